@@ -1,0 +1,1 @@
+"""Why piecewise CUDA graph capture dies at the border between Dynamo and run-time compiled kernels."""

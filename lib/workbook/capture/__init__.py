@@ -1,0 +1,1 @@
+"""What SGLang's compile machinery and CUDA graph capture make of a small module."""

@@ -1,0 +1,31 @@
+"""What the workbook says when it cannot go on: one sentence on what was wrong and where, one on what to do."""
+
+
+class WorkbookError(Exception):
+    """The workbook itself failed (exit status 1).
+
+    Args:
+        message: what was wrong and where, in one sentence.
+        hint: what to do next, in one sentence; empty when the message already says it.
+    """
+
+    exit_status = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message} {hint}".strip())
+        self.message = message
+        self.hint = hint
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython's hook: a user's mistake in a notebook shows its sentence, not a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class UsageError(WorkbookError):
+    """The user asked for something that does not exist or cannot be (exit status 2)."""
+
+    exit_status = 2
+
+
+class ParameterError(UsageError):
+    """A notebook parameter is misspelt, of the wrong type or out of range."""

@@ -1,0 +1,1 @@
+"""Where processes run: one protocol, an implementation a kind of node."""

@@ -1,0 +1,1 @@
+"""A real SGLang server and its benchmark: launch profiles, life cycle, measurement."""

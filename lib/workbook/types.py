@@ -1,0 +1,314 @@
+"""The vocabulary of the workbook: frozen models and enums, no I/O. Units stand in the names."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+
+class Record(BaseModel):
+    """Base of everything that is stored: immutable, and no field passes unnoticed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Status(StrEnum):
+    """How a question ended. The value is what stands in JSON and in the report."""
+
+    OK = "ok"
+    DYNAMO_UNSUPPORTED = "dynamo_unsupported"
+    GRAPH_BREAK = "graph_break"
+    JIT_FAILED = "jit_failed"
+    CAPTURE_FAILED = "capture_failed"
+    OOM = "oom"
+    CRASHED = "crashed"
+    TIMEOUT = "timeout"
+    WRONG_OUTPUT = "wrong_output"
+    NOT_SUPPORTED_HERE = "not_supported_here"
+    ALREADY_FIXED_UPSTREAM = "already_fixed_upstream"
+
+
+class ProcessState(StrEnum):
+    """What the process had done before the trace: nothing, or an eager warm-up as a server has."""
+
+    COLD = "cold"
+    WARM = "warm"
+
+
+class CaptureMode(StrEnum):
+    """Which CUDA graphs a server captures."""
+
+    EAGER = "eager"
+    DECODE_GRAPHS = "decode-graphs"
+    PIECEWISE = "piecewise"
+    BREAKABLE = "breakable"
+
+
+class Stage(StrEnum):
+    """A stage on the way to an answer, in order; the columns of the outcome matrix."""
+
+    IMPORT = "import"
+    JIT = "jit"
+    TRACE = "trace"
+    COMPILE = "compile"
+    CAPTURE = "capture"
+    SERVE = "serve"
+    BENCH = "bench"
+    ACCURACY = "accuracy"
+
+
+class Lane(StrEnum):
+    """Whose code a frame of the call chain is."""
+
+    MODEL = "model"
+    SGLANG = "sglang"
+    FLASHINFER = "flashinfer"
+    TORCH = "torch"
+    STDLIB = "standard library"
+    OTHER = "other"
+
+
+class Frame(Record):
+    """One frame of a call chain, outermost first. `function` is bare, `file` starts at the package."""
+
+    lane: Lane
+    module: str
+    function: str
+    file: str
+    line: int
+    code: str = ""
+
+
+class Declared(Record):
+    """What a trace without a GPU was told, since nothing here could answer. All else is installed code."""
+
+    inputs: Literal["fake CUDA tensors", "CUDA tensors"]
+    input_shapes: tuple[str, ...]
+    compute_capability: tuple[int, int]
+    cuda_version: str
+    cuda_version_source: Literal["declared", "installed"]
+    arch_list: str
+    cuda_home: str | None
+
+
+class TraceOutcome(Record):
+    """What Dynamo makes of one call under `fullgraph=True`, in a process of its own."""
+
+    entry: str
+    arch: str
+    patch_level: int
+    process_state: ProcessState
+    status: Status
+    break_id: str | None = None
+    operation: str | None = None
+    blamed: str | None = None
+    frames: tuple[Frame, ...] = ()
+    message: str = ""
+    output_shapes: tuple[str, ...] = ()
+    seconds: float
+    versions: dict[str, str]
+    declared: Declared
+    stand_ins: tuple[str, ...] = ()
+    applied: tuple[str, ...] = ()
+
+
+class PatchLevel(Record):
+    """One level of the patch table."""
+
+    level: int
+    name: str
+    changes: str
+    expected: str
+    patches: tuple[str, ...]
+
+
+class PatchDiff(Record):
+    """What one patch does to one installed function: a unified diff of its source."""
+
+    patch: str
+    target: str
+    source_sha256: str
+    diff: str
+
+
+class Piece(Record):
+    """A piece of a piecewise graph: compiled (and captured), or split off and run eagerly."""
+
+    name: str
+    split: bool
+    operations: tuple[str, ...]
+
+
+class SplitOutcome(Record):
+    """What SGLang's own compile machinery makes of a small module that quantizes to FP4."""
+
+    arch: str
+    patch_level: int
+    num_layers: int
+    num_tokens: int
+    capture_sizes: tuple[int, ...]
+    split_ops: tuple[str, ...]
+    stages: dict[Stage, Status]
+    reasons: dict[Stage, str]
+    pieces: tuple[Piece, ...] = ()
+    trace: TraceOutcome | None = None
+    seconds: float
+    versions: dict[str, str]
+    declared: Declared
+    stand_ins: tuple[str, ...] = ()
+
+
+class CaptureStep(Record):
+    """One captured shape, as the server's log tells it."""
+
+    rank: int
+    phase: str
+    num_tokens: int
+    start_s: float
+    duration_s: float
+    avail_mem_gb: float | None = None
+
+
+class BenchPoint(Record):
+    """One repeat of one benchmark point. Percentiles are None where the client gives none."""
+
+    run_id: str
+    label: str
+    concurrency: int = Field(ge=1)
+    repeat: int = Field(ge=0)
+    requested: int
+    completed: int
+    failed: int
+    duration_s: float
+    output_tok_s: float
+    ttft_ms_p50: float | None = None
+    ttft_ms_p90: float | None = None
+    ttft_ms_p99: float | None = None
+    itl_ms_p50: float | None = None
+    itl_ms_p90: float | None = None
+    itl_ms_p99: float | None = None
+    seed: int
+
+
+class ServeOutcome(Record):
+    """A server's life: the command that ran, when it was ready, how it ended."""
+
+    profile: str
+    status: Status
+    command: str
+    ready_s: float | None = None
+    peak_rss_gb: float | None = None
+    reason: str = ""
+    decisive_line: str = ""
+    line_number: int | None = None
+
+
+class StageOutcome(Record):
+    """One cell of the outcome matrix: a row label, a stage, how it ended and where that is written."""
+
+    label: str
+    stage: Stage
+    status: Status
+    detail: str = ""
+    evidence: str = ""
+
+
+class Gpu(Record):
+    """One GPU as its driver reports it."""
+
+    index: int
+    name: str
+    compute_capability: str
+    memory_gb: float
+
+
+class EnvSnapshot(Record):
+    """Where a run took place."""
+
+    node: str
+    hostname: str
+    cpu: str
+    cores: int
+    memory_gb: float
+    os: str
+    python: str
+    gpus: tuple[Gpu, ...]
+    driver: str | None
+    cuda: str | None
+    packages: dict[str, str]
+    git_commit: str | None
+    git_dirty: bool | None
+    argv: tuple[str, ...]
+    patched_sources: dict[str, str] = {}
+
+    @property
+    def hardware(self) -> str:
+        """One line that names the hardware, by which runs are kept apart."""
+        if not self.gpus:
+            return f"CPU only ({self.cores} cores, {self.cpu})"
+        names = sorted({gpu.name for gpu in self.gpus})
+        return f"{len(self.gpus)} x {' / '.join(names)}"
+
+
+class RunRecord(Record):
+    """One run of one notebook."""
+
+    schema_version: Literal[1] = 1
+    id: str
+    campaign: str
+    notebook: str
+    label: str
+    status: Status
+    params: dict[str, Any]
+    parents: tuple[str, ...] = ()
+    started: datetime
+    ended: datetime
+    error: str = ""
+    verdict: str = ""
+
+
+class Node(Record):
+    """Where processes run. Only `local` exists so far; ssh is to come."""
+
+    name: str
+    kind: Literal["local"] = "local"
+    python: str | None = None
+    env: dict[str, str] = {}
+
+
+class Stack(Record):
+    """A named, locked set of versions."""
+
+    name: str
+    torch: str
+    flashinfer: str
+    sglang: str
+    purpose: str
+
+
+class LaunchProfile(Record):
+    """What a server is launched with: the intent, not yet the flags of one SGLang version."""
+
+    name: str
+    description: str
+    model: str
+    load_format: Literal["auto", "dummy"] = "auto"
+    device: Literal["cpu", "cuda"] = "cuda"
+    tp: int = Field(default=1, ge=1)
+    quantization: str | None = None
+    attention_backend: str | None = None
+    moe_runner: str | None = None
+    nsa_decode_backend: str | None = None
+    nsa_prefill_backend: str | None = None
+    capture_mode: CaptureMode = CaptureMode.DECODE_GRAPHS
+    memory_fraction: float | None = Field(default=None, gt=0, le=1)
+    extra_flags: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    concurrencies: tuple[int, ...]
+    input_tokens: int = Field(ge=1)
+    output_tokens: int = Field(ge=1)
+    requests_per_slot: int = Field(default=4, ge=1)
+    note: str = ""
