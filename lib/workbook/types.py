@@ -115,6 +115,21 @@ class TraceOutcome(Record):
     applied: tuple[str, ...] = ()
 
 
+class TensorInput(Record):
+    """An example input of an entry point: dtype as torch names it, shape in elements."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Entry(Record):
+    """An entry point that can be traced: a dotted import path and what to call it with."""
+
+    path: str
+    inputs: tuple[TensorInput, ...]
+    meaning: str
+
+
 class PatchLevel(Record):
     """One level of the patch table."""
 
@@ -126,12 +141,14 @@ class PatchLevel(Record):
 
 
 class PatchDiff(Record):
-    """What one patch does to one installed function: a unified diff of its source."""
+    """What one patch does to one installed function: a unified diff of its source, or why it refuses."""
 
     patch: str
     target: str
-    source_sha256: str
-    diff: str
+    source_sha256: str = ""
+    known_in: str = ""
+    diff: str = ""
+    refused: str = ""
 
 
 class Piece(Record):

@@ -46,7 +46,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         for act in _before.pop(name, ()):
             act()
-        acts = _after.pop(name, None)
+        acts = _after.get(name)  # kept: a library may look a module up without importing it
         if acts is None:
             return None
         spec = _find(name, path)

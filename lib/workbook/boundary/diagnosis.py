@@ -1,0 +1,89 @@
+"""What an exception of Dynamo says: how it ended, at which operation, and whose frames led there. Text in, data out."""
+
+import re
+import sys
+from typing import Any
+
+from workbook.types import Frame, Lane, Status
+
+_BREAK_ID = re.compile(r"/(gb\d{4})\b")
+_CONTEXT = re.compile(r"Developer debug context: (.*)")
+_SKIPPED = re.compile(r"module: (?P<module>\S+), qualname: (?P<name>[^,\s]+)")
+_CLASS_METHOD = re.compile(r"call_method UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\) (?P<name>\w+)")
+_OBJECT_METHOD = re.compile(r"call_method UserDefinedObjectVariable\((?P<owner>\w+)\) (?P<name>\w+)")
+_FUNCTION = re.compile(r"<function (?P<name>\S+) at 0x[0-9a-f]+>")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_EXPLANATION_END = re.compile(r"\n\s*(?:from user code:|Set TORCHDYNAMO_VERBOSE|Exception raised from|\Z)")
+
+
+def status(error: dict[str, Any] | None) -> Status:
+    """How a trace ended. A disabled function is a graph break; other refusals are operations Dynamo cannot trace."""
+    if error is None:
+        return Status.OK
+    if "torch.compiler.disable" in (error["gb_type"] or ""):
+        return Status.GRAPH_BREAK
+    return Status.DYNAMO_UNSUPPORTED if error["type"].startswith("torch._dynamo.exc.") else Status.CRASHED
+
+
+def break_id(message: str) -> str | None:
+    """PyTorch's number for the kind of graph break, such as gb0007; older versions give none."""
+    found = _BREAK_ID.search(message)
+    return found[1] if found else None
+
+
+def operation(message: str) -> str | None:
+    """The operation that could not be traced, as `module.function`, `Class.method` or a function's name.
+
+    Read from Dynamo's debug context, whose form differs by kind of graph break (torch 2.9 to 2.14).
+    """
+    found = _CONTEXT.search(message)
+    if found is None or not found[1].strip():
+        return None
+    context = found[1].strip()
+    if skipped := _SKIPPED.search(context):
+        return f"{skipped['module']}.{skipped['name']}"
+    if method := _CLASS_METHOD.search(context) or _OBJECT_METHOD.search(context):
+        return f"{method['owner'].rpartition('.')[2]}.{method['name']}"
+    if function := _FUNCTION.search(context):
+        return function["name"]
+    return _ADDRESS.sub("", context)[:80]
+
+
+def explanation(message: str) -> str:
+    """Dynamo's own words without the stack and the advice to report a bug."""
+    return _EXPLANATION_END.split(message, maxsplit=1)[0].strip()
+
+
+def lane(file: str) -> Lane:
+    """Whose code a file is, by its path from the innermost folder of sys.path on."""
+    top = file.partition("/")[0].removesuffix(".py")
+    if top in ("flashinfer", "sglang", "torch"):
+        return Lane(top)
+    if top in ("trace", "split") and "/" not in file:
+        return Lane.MODEL
+    return Lane.STDLIB if top in sys.stdlib_module_names else Lane.OTHER
+
+
+def frames(stack: list[dict[str, Any]]) -> tuple[Frame, ...]:
+    """The call chain, outermost first."""
+    return tuple(
+        Frame(
+            lane=lane(at["file"]),
+            module=at["file"].removesuffix(".py").removesuffix("/__init__").replace("/", "."),
+            function=at["function"],
+            file=at["file"],
+            line=at["line"],
+            code=at["code"].strip(),
+        )
+        for at in stack
+    )
+
+
+def blamed(chain: tuple[Frame, ...], entry: str) -> str:
+    """The innermost function of the entry's own package, as `module:function`; the entry itself if none was entered."""
+    package = entry.partition(".")[0]
+    inside = [frame for frame in chain if frame.module.partition(".")[0] == package]
+    if inside:
+        return f"{inside[-1].module}:{inside[-1].function}"
+    module, _, function = entry.rpartition(".")
+    return f"{module}:{function}"

@@ -1,0 +1,42 @@
+"""The entry points that can be traced: a row each."""
+
+from difflib import get_close_matches
+
+from workbook.errors import UsageError
+from workbook.types import Entry, TensorInput
+
+ENTRIES = (
+    Entry(
+        path="flashinfer.fp4_quantize",
+        # (tokens, hidden size) activations and their global scale, as an FP4 linear layer passes them.
+        inputs=(TensorInput(dtype="bfloat16", shape=(128, 256)), TensorInput(dtype="float32", shape=(1,))),
+        meaning="quantizes activations to FP4 before every FP4 matrix product",
+    ),
+)
+
+ARCHS = ("sm90", "sm100", "sm103", "sm110", "sm120", "sm121")
+
+
+def entry(path: str) -> Entry:
+    """The row for a dotted path.
+
+    Raises:
+        UsageError: there is none; the nearest is offered.
+    """
+    rows = {row.path: row for row in ENTRIES}
+    if path not in rows:
+        near = get_close_matches(path, rows, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(rows)}."
+        raise UsageError(f"No entry point {path!r};", hint)
+    return rows[path]
+
+
+def check_arch(arch: str) -> str:
+    """The name of an architecture, as it is.
+
+    Raises:
+        UsageError: the boundary has no compute capability for it.
+    """
+    if arch not in ARCHS:
+        raise UsageError(f"No architecture {arch!r};", f"known: {', '.join(ARCHS)}.")
+    return arch

@@ -1,0 +1,64 @@
+"""The patch levels, and what each does to the installed FlashInfer."""
+
+from workbook.boundary.probe import run_probe
+from workbook.errors import UsageError
+from workbook.node.base import NodeConnection
+from workbook.types import PatchDiff, PatchLevel, Stack
+
+LEVELS = (
+    PatchLevel(
+        level=0, name="unpatched", changes="nothing", expected="fails: a subprocess and its thread lock", patches=()
+    ),
+    PatchLevel(
+        level=1,
+        name="cuda-version",
+        changes="the CUDA path and version are read without a subprocess",
+        expected="fails: the JIT loader's clock (cold) or file system (warm)",
+        patches=("cuda_version",),
+    ),
+    PatchLevel(
+        level=2,
+        name="jit-loading",
+        changes="the JIT module is loaded before tracing and handed over as a constant",
+        expected="fails: a foreign (C) function is called",
+        patches=("cuda_version", "jit_loading"),
+    ),
+    PatchLevel(
+        level=3,
+        name="compiler-disable",
+        changes="torch.compiler.disable on the quantizer",
+        expected="fails: a graph break, which fullgraph forbids",
+        patches=("compiler_disable",),
+    ),
+    PatchLevel(
+        level=4,
+        name="custom-op",
+        changes="the quantizer is an opaque torch.library operator with a right fake",
+        expected="passes",
+        patches=("custom_op",),
+    ),
+)
+
+
+def level(number: int) -> PatchLevel:
+    """The patch level of this number.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not 0 <= number < len(LEVELS):
+        raise UsageError(f"No patch level {number};", f"allowed: 0 to {len(LEVELS) - 1}.")
+    return LEVELS[number]
+
+
+def patch_diffs(node: NodeConnection, stack: Stack, number: int) -> list[PatchDiff]:
+    """What level `number` would change in the FlashInfer installed on `node`; nothing is patched.
+
+    Raises:
+        UsageError: no such level, or no FlashInfer on the node.
+    """
+    patches = level(number).patches
+    if not patches:
+        return []
+    answer = run_probe(node, stack, "patch_diff.py", list(patches), timeout_s=120)
+    return [PatchDiff.model_validate(one) for one in answer]

@@ -1,0 +1,92 @@
+"""Run one of the probes: a self-contained script, by the node's Python, under the overlay, that prints JSON."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbook.errors import UsageError, WorkbookError
+from workbook.node.base import Completed, NodeConnection
+from workbook.paths import OVERLAY, PROBES, stacks_dir
+from workbook.types import Stack
+
+
+def flashinfer_dir(stack: Stack) -> Path:
+    """The folder of this stack's FlashInfer, which lies beside the environment, not in it.
+
+    SGLang's server does not start on a CPU where FlashInfer can be imported, and a folder a version makes a
+    change of versions a matter of one path.
+    """
+    return stacks_dir() / f"flashinfer-python-{stack.flashinfer}"
+
+
+def overlay_env(stack: Stack | None = None, patch_level: int = 0) -> dict[str, str]:
+    """The environment that puts the overlay, and the stack's FlashInfer if it has a folder, on PYTHONPATH."""
+    folders = [str(OVERLAY)]
+    if stack is not None and flashinfer_dir(stack).is_dir():
+        folders.append(str(flashinfer_dir(stack)))
+    if inherited := os.environ.get("PYTHONPATH"):
+        folders += [one for one in inherited.split(os.pathsep) if one not in folders]
+    return {"PYTHONPATH": os.pathsep.join(folders), "WORKBOOK_PATCH_LEVEL": str(patch_level)}
+
+
+def run_probe(
+    node: NodeConnection,
+    stack: Stack,
+    script: str,
+    args: Sequence[str],
+    *,
+    timeout_s: float,
+    patch_level: int = 0,
+    env: Mapping[str, str] | None = None,
+    raw: Path | None = None,
+) -> Any:
+    """The JSON that a probe printed.
+
+    Args:
+        script: file name under probes/.
+        args: its arguments, given as they are.
+        timeout_s: seconds after which it is stopped.
+        raw: where its standard output (`.json`) and error (`.log`) are kept; the suffix is added.
+
+    Raises:
+        UsageError: FlashInfer is missing, or a patch refused the installed code.
+        WorkbookError: it failed, ran out of time or printed no JSON.
+    """
+    with tempfile.TemporaryDirectory(prefix="workbook-") as scratch:
+        # FlashInfer makes its cache folder when imported; a probe leaves none behind.
+        environment = {
+            **overlay_env(stack, patch_level),
+            "FLASHINFER_WORKSPACE_BASE": scratch,
+            "SGLANG_CACHE_DIR": scratch,
+            **(env or {}),
+        }
+        done = node.run([node.python, str(PROBES / script), *args], timeout_s=timeout_s, env=environment)
+    if raw is not None:
+        raw.parent.mkdir(parents=True, exist_ok=True)
+        raw.with_suffix(".json").write_text(done.stdout)
+        raw.with_suffix(".log").write_text(done.stderr)
+    if done.timed_out:
+        raise WorkbookError(f"{script} ran longer than {timeout_s:.0f} s on {node.node.name} and was stopped.")
+    if done.returncode != 0:
+        raise _failure(done, node, stack, script)
+    try:
+        return json.loads(done.stdout)
+    except ValueError as error:
+        raise WorkbookError(f"{script} on {node.node.name} printed no JSON.") from error
+
+
+def _failure(done: Completed, node: NodeConnection, stack: Stack, script: str) -> WorkbookError:
+    last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it said nothing")
+    if "No module named 'flashinfer'" in last:
+        return UsageError(
+            f"FlashInfer {stack.flashinfer} is not on node {node.node.name} (looked in {flashinfer_dir(stack)}).",
+            "Run `make setup`.",
+        )
+    if "No module named 'torch'" in last:
+        return UsageError(f"torch is not in {node.python} on node {node.node.name}.", "Run `make setup`.")
+    if "PatchRefused" in last:
+        return UsageError(last.partition("PatchRefused: ")[2])
+    return WorkbookError(f"{script} failed on {node.node.name} (exit status {done.returncode}): {last.strip()}")

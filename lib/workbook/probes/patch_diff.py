@@ -1,0 +1,59 @@
+"""Print what each patch does to the installed FlashInfer, as a JSON array of unified diffs; nothing is patched.
+
+    PYTHONPATH=<overlay>:<FlashInfer's folder> python patch_diff.py custom_op [NAME...]
+
+A patch that does not know the installed code gives `{"patch", "target", "refused"}` instead of a diff.
+"""
+
+import difflib
+import inspect
+import json
+import os
+import sys
+import warnings
+
+
+def diffs(patch_name: str) -> list[dict]:
+    from workbook_overlay import patches
+
+    patch = patches.load(patch_name)
+    module = patches.target(patch)
+    if module is None:
+        return [{"patch": patch.NAME, "target": patch.TARGETS[0], "refused": "no such module is installed"}]
+    try:
+        hashes = patches.check(patch, module)
+    except patches.PatchRefused as refusal:
+        return [{"patch": patch.NAME, "target": module.__name__, "refused": str(refusal)}]
+    return [diff(patch, module, name, sha) for name, sha in hashes.items()]
+
+
+def diff(patch, module, name: str, sha: str) -> dict:
+    source = inspect.getsource(inspect.unwrap(vars(module)[name]))
+    file = module.__name__.replace(".", "/") + ".py"
+    lines = difflib.unified_diff(
+        source.splitlines(), patch.patched_source(name, source).splitlines(), f"a/{file}", f"b/{file}", lineterm=""
+    )
+    return {
+        "patch": patch.NAME,
+        "target": f"{module.__name__}.{name}",
+        "source_sha256": sha,
+        "known_in": patch.KNOWN[name][sha],
+        "diff": "\n".join(lines),
+    }
+
+
+def main() -> int:
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    warnings.filterwarnings("ignore")
+    from workbook_overlay.declare import declare_gpu
+
+    declare_gpu("sm120")  # FlashInfer asks for a GPU when it is imported
+    result = [one for name in sys.argv[1:] for one in diffs(name)]
+    with os.fdopen(answer, "w") as out:
+        json.dump(result, out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

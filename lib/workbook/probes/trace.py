@@ -1,0 +1,95 @@
+"""Trace one call under `torch.compile(fullgraph=True)` and print what happened as one JSON object.
+
+    PYTHONPATH=<overlay>:<FlashInfer's folder> python trace.py '{"entry": "flashinfer.fp4_quantize", ...}'
+
+Runs on the node, in a process of its own. Without a GPU the inputs are FakeTensors that claim to be CUDA tensors, and
+`workbook_overlay.declare` answers for the GPU; FlashInfer's and Dynamo's code is the installed one.
+"""
+
+import importlib
+import json
+import logging
+import os
+import sys
+import time
+import warnings
+
+
+def resolve(path: str):
+    """The object at a dotted path such as `flashinfer.fp4_quantize`."""
+    module, _, attribute = path.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def make_inputs(described: list[dict]) -> list:
+    """Tensors on the (fake) GPU from `{"dtype": "bfloat16", "shape": [128, 256]}`."""
+    import torch
+
+    return [
+        torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device="cuda") for one in described
+    ]
+
+
+def warm_up(entry, inputs) -> None:
+    """One eager call, as a server makes before it compiles; the kernel itself is a stand-in."""
+    from workbook_overlay.kernels import stand_in
+
+    with stand_in(note="stand-in for the eager warm-up call, no kernel ran"):
+        entry(*inputs)
+
+
+def trace(spec: dict) -> dict:
+    started = time.perf_counter()
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from workbook_overlay import kernels, patches
+    from workbook_overlay.declare import declare_gpu
+    from workbook_overlay.explain import explain
+
+    result = {"declared": declare_gpu(spec["arch"]), "error": None, "output_shapes": []}
+    import flashinfer
+
+    entry = resolve(spec["entry"])
+    with FakeTensorMode():
+        inputs = make_inputs(spec["inputs"])
+        if spec["process_state"] == "warm":
+            warm_up(entry, inputs)
+
+        def forward(*args):
+            return entry(*args)
+
+        imported = time.perf_counter()
+        try:
+            outputs = torch.compile(forward, fullgraph=True, backend="eager")(*inputs)
+        except Exception as error:
+            result["error"] = explain(error)
+        else:
+            outputs = outputs if isinstance(outputs, tuple | list) else [outputs]
+            result["output_shapes"] = [f"{out.dtype} {tuple(out.shape)}".removeprefix("torch.") for out in outputs]
+    ended = time.perf_counter()
+    return result | {
+        "seconds": ended - imported,
+        "import_seconds": imported - started,
+        "applied": patches.APPLIED,
+        "stand_ins": kernels.STAND_INS,
+        "versions": {
+            "python": sys.version.split()[0],
+            "torch": torch.__version__,
+            "flashinfer-python": flashinfer.__version__,
+        },
+    }
+
+
+def main() -> int:
+    answer = os.dup(1)
+    os.dup2(2, 1)  # whatever an import prints goes to stderr; standard output carries the answer alone
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    result = trace(json.loads(sys.argv[1]))
+    with os.fdopen(answer, "w") as out:
+        json.dump(result, out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
