@@ -164,6 +164,8 @@ class SplitOutcome(Record):
 
     arch: str
     patch_level: int
+    tp: int
+    capture_mode: CaptureMode
     num_layers: int
     num_tokens: int
     capture_sizes: tuple[int, ...]
@@ -171,11 +173,13 @@ class SplitOutcome(Record):
     stages: dict[Stage, Status]
     reasons: dict[Stage, str]
     pieces: tuple[Piece, ...] = ()
-    trace: TraceOutcome | None = None
+    num_graphs: int = Field(default=0, ge=0)
+    stopped: TraceOutcome | None = None
     seconds: float
     versions: dict[str, str]
     declared: Declared
     stand_ins: tuple[str, ...] = ()
+    applied: tuple[str, ...] = ()
 
 
 class CaptureStep(Record):

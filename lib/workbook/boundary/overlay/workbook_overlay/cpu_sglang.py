@@ -1,7 +1,7 @@
-"""Let SGLang import on a machine without a GPU: a stand-in for sgl_kernel, and torchvision's two missing operators.
+"""Let SGLang import without a GPU: a stand-in for sgl_kernel, and the two operators that torchvision lacks.
 
-The CPU build of sgl_kernel is not on PyPI. SGLang only imports names from it; finding no AMX operators it then
-runs its own torch code, so a stand-in whose every function refuses to be called is enough, and nothing is faked.
+The CPU build of sgl_kernel is not on PyPI. SGLang only imports names from it; as it finds no AMX operators it
+runs its own torch code. So a stand-in whose every function refuses to be called is enough; nothing is faked.
 PyPI's torchvision for Linux is a CUDA build, whose extension does not load beside a CPU torch.
 """
 
@@ -69,7 +69,7 @@ class _StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def _refusing(name):
     def refuse(*args, **kwargs):
-        raise NotImplementedError(f"{name} needs the CPU build of sgl_kernel; this is the workbook's stand-in")
+        raise NotImplementedError(f"{name} needs the CPU build of sgl_kernel; this is a stand-in")
 
     refuse.__name__ = refuse.__qualname__ = name.rpartition(".")[2]
     return refuse

@@ -1,0 +1,153 @@
+"""The notebooks in order, with papermill, then the report."""
+
+import ast
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import papermill
+from papermill.exceptions import PapermillExecutionError
+
+from workbook import store
+from workbook.errors import UsageError, WorkbookError
+from workbook.params import BaselineParams, CrashParams, Params, PatchesParams, PiecewiseParams, ReportParams
+from workbook.paths import NOTEBOOKS, reports_dir, require_checkout, runs_dir
+from workbook.report.html import render
+
+ORDER: tuple[type[Params], ...] = (BaselineParams, CrashParams, PatchesParams, PiecewiseParams, ReportParams)
+REPORT = ReportParams.notebook
+TITLES = {
+    "00_baseline": "Baseline",
+    "01_dynamo_crash": "The crash",
+    "02_flashinfer_patches": "The patches",
+    "03_piecewise": "Piecewise capture",
+    REPORT: "Piecewise CUDA graphs at the FlashInfer border",
+}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A notebook of the campaign that ended well: its run, and the seconds it took (0 where it had run before)."""
+
+    run: store.SealedRun
+    seconds: float
+    reused: bool = False
+
+
+def new_name() -> str:
+    """A campaign's name from the clock, UTC."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def choose(only: Sequence[str]) -> list[type[Params]]:
+    """The notebooks that `only` names, by number or by name; all when it is empty. The report always comes last.
+
+    Raises:
+        UsageError: there is no such notebook.
+    """
+    known = [model.notebook for model in ORDER]
+    wanted = set()
+    for name in only:
+        found = [one for one in known if name in (one, one.partition("_")[0])]
+        if not found:
+            near = get_close_matches(name, known, n=1, cutoff=0.3)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}."
+            raise UsageError(f"No notebook {name!r};", hint)
+        wanted |= set(found)
+    return [model for model in ORDER if not only or model.notebook in wanted or model is ReportParams]
+
+
+def defaults(model: type[Params]) -> dict[str, Any]:
+    """The values in a notebook's own parameters cell."""
+    inferred = papermill.inspect_notebook(str(NOTEBOOKS / f"{model.notebook}.ipynb"))
+    return {name: ast.literal_eval(one["default"]) for name, one in inferred.items()}
+
+
+def plan(models: Sequence[type[Params]], given: Mapping[str, Any]) -> dict[type[Params], dict[str, Any]]:
+    """The parameters of every notebook, all checked before the first one starts.
+
+    Args:
+        given: values that replace the notebooks' own; each goes to every notebook that has such a parameter.
+
+    Raises:
+        UsageError: no notebook has such a parameter, or a value will not do.
+    """
+    known = {name for model in models for name in model.model_fields}
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}."
+            raise UsageError(f"{name} is not a parameter of any notebook here;", hint)
+    chosen = {
+        model: {name: value for name, value in given.items() if name in model.model_fields} for model in models
+    }
+    for model, values in chosen.items():
+        model.check(defaults(model) | values)
+    return chosen
+
+
+def run(
+    campaign: str,
+    parameters: Mapping[type[Params], Mapping[str, Any]],
+    *,
+    resume: bool = False,
+    on_done: Callable[[Finished], None] = lambda finished: None,
+) -> Path:
+    """Run the notebooks in order and render the report; returns the report's path.
+
+    Args:
+        parameters: what `plan` gave.
+        resume: leave out notebooks that have a sealed run in this campaign, but for the report.
+        on_done: called after each notebook.
+
+    Raises:
+        WorkbookError: a notebook failed; the message is its own last word, and names the notebook as far as it got.
+    """
+    require_checkout()
+    for model, values in parameters.items():
+        before = store.find(campaign, model.notebook)
+        if resume and before and model is not ReportParams:
+            on_done(Finished(before[-1], 0.0, reused=True))
+            continue
+        on_done(_execute(model.notebook, {**values, "campaign": campaign}))
+    return reports_dir() / campaign / "index.html"
+
+
+def _execute(notebook: str, values: Mapping[str, Any]) -> Finished:
+    """One notebook: executed beside the runs, then moved into the run that it sealed, and rendered."""
+    folder = runs_dir() / values["campaign"]
+    folder.mkdir(parents=True, exist_ok=True)
+    executed = folder / f"{notebook}.running.ipynb"
+    known = {one.id for one in store.find(values["campaign"], notebook)}
+    started = time.monotonic()
+    try:
+        papermill.execute_notebook(
+            str(NOTEBOOKS / f"{notebook}.ipynb"),
+            str(executed),
+            dict(values),
+            kernel_name="python3",
+            progress_bar={"desc": notebook, "leave": False},
+            extra_arguments=["--log-level=ERROR"],  # the kernel warns of its loopback transport at every start
+        )
+    except PapermillExecutionError as error:
+        failed = executed.replace(folder / f"{notebook}.failed.ipynb")
+        raise WorkbookError(f"{notebook}: {error.evalue or error.ename}", f"As far as it got: {failed}") from error
+    new = [one for one in store.find(values["campaign"], notebook) if one.id not in known]
+    if not new:
+        raise WorkbookError(f"{notebook} ended without sealing a run.", f"See {executed}.")
+    sealed = new[-1]
+    kept = executed.replace(sealed.path / "notebook.ipynb")
+    page = render(kept, sealed.path / "notebook.html", title=TITLES[notebook])
+    if notebook == REPORT:
+        publish(page, reports_dir() / values["campaign"] / "index.html")
+    return Finished(sealed, time.monotonic() - started)
+
+
+def publish(page: Path, target: Path) -> None:
+    """Put a rendered page where its readers look for it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    store.write_text(target, page.read_text())

@@ -1,0 +1,195 @@
+"""The `workbook` command. Exit status: 0 answered (also "it crashes"), 2 bad arguments, 1 the workbook failed."""
+
+import json
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+import yaml
+from rich.console import Console
+
+from workbook import campaign as campaigns
+from workbook import catalog, store
+from workbook.boundary.entries import ENTRIES
+from workbook.boundary.levels import LEVELS, level, patch_diffs
+from workbook.boundary.probe import overlay_env
+from workbook.boundary.trace import TraceRequest
+from workbook.boundary.trace import trace as trace_call
+from workbook.errors import UsageError, WorkbookError
+from workbook.node.connect import connect
+from workbook.params import BaselineParams, ReportParams
+from workbook.paths import require_checkout
+from workbook.types import LaunchProfile, Node, ProcessState, Stack, TraceOutcome
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+patch_app = typer.Typer(no_args_is_help=True, help="The patch levels: what each changes in the installed FlashInfer.")
+stack_app = typer.Typer(no_args_is_help=True, help="Named, locked sets of versions.")
+app.add_typer(patch_app, name="patch")
+app.add_typer(stack_app, name="stack")
+
+out = Console(soft_wrap=True, highlight=False, markup=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+
+NodeOption = Annotated[str, typer.Option("--node", help="A node of data/nodes.")]
+StackOption = Annotated[str, typer.Option("--stack", help="A stack of data/stacks.")]
+ArchOption = Annotated[str, typer.Option("--arch", help="The declared GPU architecture.")]
+LevelOption = Annotated[int, typer.Option("--patch-level", help="0 (unpatched) to 4.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+@app.command()
+def run(
+    node: NodeOption = "local",
+    only: Annotated[str, typer.Option(help="Notebooks by number, such as 00,01.")] = "",
+    campaign: Annotated[str, typer.Option(help="The folder's name; the time by default.")] = "",
+    resume: Annotated[str, typer.Option(metavar="CAMPAIGN", help="Go on where this campaign stopped.")] = "",
+    parameter: Annotated[list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A notebook parameter.")] = None,
+) -> None:
+    """The notebooks in order, then the report."""
+    require_checkout()
+    given = dict(_name_value(one) for one in parameter or [])
+    if resume and not store.find(resume):
+        raise UsageError(f"Campaign {resume!r} has no finished run to go on from;", f"known: {_known_campaigns()}.")
+    name = resume or campaign or campaigns.new_name()
+    models = campaigns.choose([part.strip() for part in only.split(",") if part.strip()])
+    parameters = campaigns.plan(models, {"node": node, **given, "campaign": name})
+    out.print(f"Campaign {name}: {', '.join(model.notebook for model in models)} on node {node}.")
+    try:
+        page = campaigns.run(name, parameters, resume=bool(resume), on_done=_tell)
+    except KeyboardInterrupt:
+        err.print(f"workbook: interrupted; nothing is left running. To go on: workbook run --resume {name}")
+        raise typer.Exit(130) from None
+    _say_verdict(name, page)
+
+
+@app.command()
+def report(campaign: Annotated[str, typer.Argument(help="The newest by default.")] = "") -> None:
+    """Gather a campaign's records and render its report anew."""
+    require_checkout()
+    known = store.campaigns()
+    name = campaign or (known[-1] if known else "")
+    if name not in known:
+        raise UsageError(f"No campaign {name!r};", f"known: {_known_campaigns()}.")
+    page = campaigns.run(name, campaigns.plan([ReportParams], {"campaign": name}), on_done=_tell)
+    _say_verdict(name, page)
+
+
+@app.command()
+def trace(
+    entry: Annotated[str, typer.Argument(help=f"An entry point, such as {ENTRIES[0].path}.")],
+    arch: ArchOption = "sm120",
+    patch_level: LevelOption = 0,
+    process: Annotated[ProcessState, typer.Option(help="Fresh, or after an eager call as a server makes.")] = ProcessState.COLD,
+    stack: StackOption = "embedded",
+    node: NodeOption = "local",
+    as_json: JsonOption = False,
+) -> None:
+    """What Dynamo makes of one call under fullgraph, in a process of its own."""
+    request = TraceRequest(entry, arch, patch_level, process)
+    found = trace_call(connect(node), catalog.load(Stack, stack), request)
+    if as_json:
+        print(found.model_dump_json(indent=2))
+    else:
+        _print_trace(found)
+
+
+@app.command(name="exec", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def exec_(
+    context: typer.Context, patch_level: LevelOption = 0, stack: StackOption = "embedded"
+) -> NoReturn:
+    """Any command under the overlay: workbook exec --patch-level 4 -- python -c '...'."""
+    level(patch_level)
+    if not context.args:
+        raise UsageError("No command was given.", "Write it after --: workbook exec --patch-level 4 -- python x.py")
+    env = os.environ | overlay_env(catalog.load(Stack, stack), patch_level)
+    # The workbook's own environment first, so that `python` is the one that has torch.
+    env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), env.get("PATH", "")])  # noqa: PTH120
+    try:
+        os.execvpe(context.args[0], context.args, env)
+    except OSError as error:
+        raise UsageError(f"Cannot run {context.args[0]!r}: {error.strerror}.") from error
+
+
+@patch_app.command("list")
+def patch_list() -> None:
+    """The levels, what each changes and what is expected of it."""
+    for one in LEVELS:
+        out.print(f"{one.level}  {one.name:17} {one.changes}\n   {'':17} under fullgraph: {one.expected}")
+
+
+@patch_app.command("show")
+def patch_show(
+    number: Annotated[int, typer.Argument(metavar="N")], stack: StackOption = "embedded", node: NodeOption = "local"
+) -> None:
+    """A level's unified diff against the installed FlashInfer; nothing is changed."""
+    for diff in patch_diffs(connect(node), catalog.load(Stack, stack), number):
+        out.print(f"# {diff.patch}: {diff.target}")
+        out.print(diff.refused or diff.diff)
+
+
+@stack_app.command("list")
+def stack_list() -> None:
+    """The stacks, their versions and what each is for."""
+    for name in catalog.names(Stack):
+        one = catalog.load(Stack, name)
+        out.print(f"{name:9} torch {one.torch}, flashinfer-python {one.flashinfer}, sglang {one.sglang}: {one.purpose}")
+
+
+def _name_value(text: str) -> tuple[str, Any]:
+    """`NAME=VALUE`, the value read as YAML: 2 is a number, "two" a word, [1, 4] a list."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise UsageError(f"-p {text!r} is not NAME=VALUE.", "For example: -p patch_level=2")
+    try:
+        return name, yaml.safe_load(value) if value else ""
+    except yaml.YAMLError as error:
+        raise UsageError(f"-p {name}: {value!r} cannot be read as a value.") from error
+
+
+def _known_campaigns() -> str:
+    return ", ".join(store.campaigns()) or "none yet"
+
+
+def _tell(finished: campaigns.Finished) -> None:
+    took = "done before" if finished.reused else f"{finished.seconds:.0f} s"
+    out.print(f"{finished.run.record.notebook}  {finished.run.record.status}  {took}")
+
+
+def _say_verdict(name: str, page: object) -> None:
+    report_run = store.find(name, ReportParams.notebook)[-1]
+    out.print(f"\nVerdict: {report_run.record.verdict}\nOpen {page}")
+
+
+def _print_trace(found: TraceOutcome) -> None:
+    told = found.declared
+    out.print(f"{found.entry} at patch level {found.patch_level}, {found.process_state}: {found.status}")
+    for frame in found.frames:
+        out.print(f"  {frame.lane:16} {frame.file}:{frame.line} {frame.function}")
+    if found.operation:
+        out.print(f"stops at {found.operation} ({found.break_id or 'no break id'}), in {found.blamed}")
+    out.print(
+        f"{told.inputs}; compute capability {told.compute_capability[0]}.{told.compute_capability[1]} declared, "
+        f"CUDA {told.cuda_version} {told.cuda_version_source}; "
+        + ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    )
+
+
+def _stop_on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Entry point: errors become one sentence and an exit status."""
+    signal.signal(signal.SIGTERM, _stop_on_sigterm)
+    try:
+        app()
+    except WorkbookError as error:
+        err.print(f"workbook: {error}")
+        sys.exit(error.exit_status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Write a tiny random Llama: a model folder without weights, for a server with `--load-format dummy`.
+
+    python tiny_model.py OUT_DIR [--hidden 128] [--layers 2] [--heads 2] [--vocab 512]
+
+The same arguments give the same bytes. A folder that is already there is left alone. Prints one JSON line.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+BOS, EOS = "<s>", "</s>"
+BYTES = 256
+CONTEXT = 8192
+CORPUS = "the quick brown fox jumps over the lazy dog {} times in a benchmark of serving systems"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+
+
+def config(hidden: int, layers: int, heads: int, vocab: int) -> dict:
+    """What `config.json` says."""
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": hidden,
+        "intermediate_size": 2 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "head_dim": hidden // heads,
+        "vocab_size": vocab,
+        "max_position_embeddings": CONTEXT,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "pad_token_id": 1,
+    }
+
+
+def tokenizer(vocab: int):
+    """A byte-level BPE tokenizer with exactly `vocab` tokens, so that every sampled id can be decoded."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread: the same merges every time
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=[BOS, EOS],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator([CORPUS.format(number) for number in range(200)], trainer)
+    made.add_tokens([f" word{number}" for number in range(vocab - made.get_vocab_size())])
+    return made
+
+
+def write(folder: Path, shape: dict) -> None:
+    """Write the folder's four files.
+
+    Args:
+        folder: an existing, empty folder.
+        shape: hidden, layers, heads, vocab.
+    """
+    tokenizer(shape["vocab"]).save(str(folder / "tokenizer.json"))
+    texts = {
+        "config.json": config(**shape),
+        "generation_config.json": {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1},
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": BOS,
+            "eos_token": EOS,
+            "pad_token": EOS,
+            "model_max_length": CONTEXT,
+            "clean_up_tokenization_spaces": False,
+            "chat_template": CHAT_TEMPLATE,
+        },
+    }
+    for name, content in texts.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--heads", type=int, default=2)
+    parser.add_argument("--vocab", type=int, default=512)
+    shape = vars(parser.parse_args(argv))
+    folder = shape.pop("folder").absolute()
+    if min(shape.values()) < 1 or shape["hidden"] % (2 * shape["heads"]):
+        parser.error("every size is at least 1, and --hidden is a multiple of twice --heads")
+    if shape["vocab"] < BYTES + 2:
+        parser.error(f"--vocab is at least {BYTES + 2}: the bytes and two special tokens")
+    written = not folder.exists()
+    if written:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            write(beside, shape)
+            beside.chmod(0o755)
+            beside.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was first, with the same bytes
+                raise
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    print(json.dumps({"path": str(folder), "written": written}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,163 @@
+"""The records of one campaign, gathered from its sealed runs: what the report is made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbook import store
+from workbook.boundary.levels import LEVELS
+from workbook.errors import UsageError, WorkbookError
+from workbook.store import SealedRun
+from workbook.types import (
+    BenchPoint,
+    EnvSnapshot,
+    PatchDiff,
+    ServeOutcome,
+    SplitOutcome,
+    Stage,
+    StageOutcome,
+    Status,
+    TraceOutcome,
+)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a campaign found."""
+
+    runs: list[SealedRun]
+    outcomes: list[TraceOutcome]
+    splits: list[SplitOutcome]
+    diffs: list[PatchDiff]
+    points: list[BenchPoint]
+    serves: list[ServeOutcome]
+
+    @property
+    def env(self) -> EnvSnapshot:
+        """The environment of the newest run."""
+        return self.runs[-1].env
+
+    @property
+    def ids(self) -> list[str]:
+        return [run.id for run in self.runs]
+
+
+def gather(campaign: str, runs: str = "") -> Evidence:
+    """Read a campaign's records.
+
+    Args:
+        runs: comma-separated run ids; empty for the newest sealed run of every notebook and label.
+
+    Raises:
+        UsageError: the campaign has no sealed run, or a run id is not one of its runs.
+        WorkbookError: the runs are of different hardware, or a record is damaged.
+    """
+    sealed = [run for run in store.find(campaign) if run.record.notebook != "04_report"]
+    chosen = _named(sealed, runs) if runs else _newest(sealed)
+    if not chosen:
+        raise UsageError(f"Campaign {campaign} has no finished run.", "Run `workbook run` first.")
+    _check_one_hardware(chosen)
+    return Evidence(
+        runs=chosen,
+        outcomes=_all(chosen, "outcomes", TraceOutcome, notebook="02_flashinfer_patches")
+        or _all(chosen, "outcomes", TraceOutcome),
+        splits=_all(chosen, "splits", SplitOutcome),
+        diffs=_all(chosen, "diffs", PatchDiff),
+        points=_all(chosen, "points", BenchPoint),
+        serves=_all(chosen, "serve", ServeOutcome),
+    )
+
+
+def _named(sealed: Sequence[SealedRun], runs: str) -> list[SealedRun]:
+    by_id = {run.id: run for run in sealed}
+    wanted = [part.strip() for part in runs.split(",") if part.strip()]
+    for run_id in wanted:
+        if run_id not in by_id:
+            raise UsageError(
+                f"No finished run {run_id!r} in this campaign;", f"it has {', '.join(by_id) or 'none'}."
+            )
+    return [by_id[run_id] for run_id in wanted]
+
+
+def _newest(sealed: Sequence[SealedRun]) -> list[SealedRun]:
+    newest = {(run.record.notebook, run.record.label): run for run in sealed}
+    return sorted(newest.values(), key=lambda run: run.record.notebook)
+
+
+def _check_one_hardware(runs: Sequence[SealedRun]) -> None:
+    kinds = {run.env.hardware: run.id for run in runs}
+    if len(kinds) > 1:
+        told = "; ".join(f"{hardware} ({run_id})" for hardware, run_id in kinds.items())
+        raise WorkbookError(
+            f"Runs of different hardware do not go into one report: {told}.",
+            "Name those of one with -p runs.",
+        )
+
+
+def _all(
+    runs: Sequence[SealedRun], name: str, kind: type[store.R], notebook: str | None = None
+) -> list[store.R]:
+    return [
+        one
+        for run in runs
+        if run.has(name) and notebook in (None, run.record.notebook)
+        for one in run.records(name, kind)
+    ]
+
+
+def stage_outcomes(evidence: Evidence) -> list[StageOutcome]:
+    """The cells of the outcome matrix: a row a patch level, and one for the server that was measured."""
+    cells = []
+    for one in LEVELS:
+        label = f"level {one.level} · {one.name}"
+        traced = [outcome for outcome in evidence.outcomes if outcome.patch_level == one.level]
+        if traced:
+            cells += [StageOutcome(label=label, stage=Stage.IMPORT, status=Status.OK), _traced(label, traced)]
+        for split in evidence.splits:
+            if split.patch_level == one.level:
+                cells += _split(label, split, [cell.stage for cell in cells if cell.label == label])
+    for serve in evidence.serves:
+        cells += _served(f"server · {serve.profile}", serve, evidence.points)
+    return cells
+
+
+def anchor(outcome: TraceOutcome) -> str:
+    """The id of a trace's deciding lines in the report."""
+    return f"level-{outcome.patch_level}-{outcome.process_state}"
+
+
+def _traced(label: str, traced: Sequence[TraceOutcome]) -> StageOutcome:
+    """Cold and warm in one cell: passed only if both did."""
+    failed = [one for one in traced if one.status is not Status.OK]
+    detail = "; ".join(f"{one.process_state}: {one.operation}" for one in failed) or "cold and warm"
+    return StageOutcome(
+        label=label,
+        stage=Stage.TRACE,
+        status=failed[-1].status if failed else Status.OK,
+        detail=detail,
+        evidence=f"#{anchor(failed[-1] if failed else traced[-1])}",
+    )
+
+
+def _split(label: str, split: SplitOutcome, have: Sequence[Stage]) -> list[StageOutcome]:
+    return [
+        StageOutcome(label=label, stage=stage, status=status, detail=split.reasons.get(stage, ""))
+        for stage, status in split.stages.items()
+        if stage not in have
+    ]
+
+
+def _served(label: str, serve: ServeOutcome, points: Sequence[BenchPoint]) -> list[StageOutcome]:
+    ready = f"ready after {serve.ready_s:.0f} s" if serve.ready_s else serve.reason
+    cells = [StageOutcome(label=label, stage=Stage.SERVE, status=serve.status, detail=ready)]
+    if points:
+        failed = sum(point.failed for point in points)
+        status = Status.OK if not failed else Status.CRASHED
+        cells.append(
+            StageOutcome(
+                label=label,
+                stage=Stage.BENCH,
+                status=status,
+                detail=f"{len(points)} points, {failed} failed requests",
+            )
+        )
+    return cells

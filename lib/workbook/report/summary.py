@@ -1,0 +1,87 @@
+"""What notebook 04 shows: a campaign's records side by side. A part without records says so."""
+
+from collections.abc import Sequence
+
+from workbook.report import baseline, boundary, capture
+from workbook.report.evidence import Evidence, anchor, stage_outcomes
+from workbook.report.figure import Figure
+from workbook.report.group import Displayed, Group, Markup
+from workbook.report.tables import Table, outcome_matrix
+from workbook.report.text import escape
+from workbook.types import Status, TraceOutcome
+
+LAST_FRAMES = 4
+
+
+def verdict(sentences: Sequence[str]) -> Markup:
+    """The answer, first of all."""
+    return Markup(f'<blockquote class="wb-verdict">{"".join(f"<p>{escape(one)}</p>" for one in sentences)}</blockquote>')
+
+
+def missing(what: str) -> Markup:
+    """A gap, marked."""
+    return Markup(f"<p><em>Not run in this campaign: {escape(what)}.</em></p>")
+
+
+def matrix(found: Evidence) -> Table:
+    """Level by stage; a cell links to the lines that decided it."""
+    return outcome_matrix(stage_outcomes(found))
+
+
+def outcomes(found: Evidence) -> Displayed:
+    """Every trace, cold and warm."""
+    return boundary.outcomes(found.outcomes) if found.outcomes else missing("the patch levels")
+
+
+def stops(found: Evidence) -> Group | Markup:
+    """The deciding lines of every trace that did not pass."""
+    failed = [one for one in found.outcomes if one.status is not Status.OK]
+    return Group([stop(one) for one in failed]) if failed else missing("a trace that stopped")
+
+
+def stop(outcome: TraceOutcome) -> Markup:
+    """One trace's last frames and Dynamo's words, folded, under the place that the matrix links to."""
+    frames = "\n".join(
+        f"{frame.file}:{frame.line} in {frame.function}\n    {frame.code}" for frame in outcome.frames[-LAST_FRAMES:]
+    )
+    title = f"level {outcome.patch_level}, {outcome.process_state}: {outcome.operation} ({outcome.break_id or outcome.status})"
+    return Markup(
+        f'<details id="{escape(anchor(outcome))}"><summary>{escape(title)}</summary>'
+        f"<pre>{escape(frames)}\n\n{escape(outcome.message)}</pre></details>"
+    )
+
+
+def chain(found: Evidence) -> Figure | Markup:
+    """How far each level gets, as its warm process shows it."""
+    return boundary.chain(found.outcomes) if found.outcomes else missing("the patch levels")
+
+
+def pieces(found: Evidence) -> Displayed:
+    """What SGLang's compile step made of the small module."""
+    return Group([capture.summary(one) for one in found.splits]) if found.splits else missing("03_piecewise")
+
+
+def throughput(found: Evidence) -> Displayed:
+    """Throughput against concurrency, and the latencies."""
+    if not found.points:
+        return missing("00_baseline")
+    return Group([baseline.throughput(found.points, found.env), baseline.latency(found.points)])
+
+
+def diffs(found: Evidence) -> Displayed:
+    """What each patch changes in the installed FlashInfer."""
+    return boundary.diffs(found.diffs) if found.diffs else missing("the diffs of the patches")
+
+
+def environment(found: Evidence) -> Table:
+    """Where the campaign ran."""
+    return baseline.environment(found.env)
+
+
+def runs(found: Evidence) -> Table:
+    """The runs that the report was made from."""
+    rows = tuple(
+        (run.id, run.record.status.value, f"{(run.record.ended - run.record.started).total_seconds():.0f} s", run.record.verdict)
+        for run in found.runs
+    )
+    return Table(("run", "status", "took", "verdict"), rows, "Runs; their raw output lies in data/runs beside this report's campaign")
