@@ -83,7 +83,8 @@ def plan(models: Sequence[type[Params]], given: Mapping[str, Any]) -> dict[type[
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}."
             raise UsageError(f"{name} is not a parameter of any notebook here;", hint)
     chosen = {
-        model: {name: value for name, value in given.items() if name in model.model_fields} for model in models
+        model: {name: value for name, value in given.items() if name in model.model_fields}
+        for model in models
     }
     for model, values in chosen.items():
         model.check(defaults(model) | values)
@@ -131,11 +132,15 @@ def _execute(notebook: str, values: Mapping[str, Any]) -> Finished:
             dict(values),
             kernel_name="python3",
             progress_bar={"desc": notebook, "leave": False},
-            extra_arguments=["--log-level=ERROR"],  # the kernel warns of its loopback transport at every start
+            extra_arguments=[
+                "--log-level=ERROR"
+            ],  # the kernel warns of its loopback transport at every start
         )
     except PapermillExecutionError as error:
         failed = executed.replace(folder / f"{notebook}.failed.ipynb")
-        raise WorkbookError(f"{notebook}: {error.evalue or error.ename}", f"As far as it got: {failed}") from error
+        raise WorkbookError(
+            f"{notebook}: {error.evalue or error.ename}", f"As far as it got: {failed}"
+        ) from error
     new = [one for one in store.find(values["campaign"], notebook) if one.id not in known]
     if not new:
         raise WorkbookError(f"{notebook} ended without sealing a run.", f"See {executed}.")

@@ -1,18 +1,17 @@
 """The `workbook` command. Exit status: 0 answered (also "it crashes"), 2 bad arguments, 1 the workbook failed."""
 
-import json
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 import yaml
 from rich.console import Console
 
-from workbook import campaign as campaigns
-from workbook import catalog, store
+from workbook import catalog
 from workbook.boundary.entries import ENTRIES
 from workbook.boundary.levels import LEVELS, level, patch_diffs
 from workbook.boundary.probe import overlay_env
@@ -20,12 +19,16 @@ from workbook.boundary.trace import TraceRequest
 from workbook.boundary.trace import trace as trace_call
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.connect import connect
-from workbook.params import BaselineParams, ReportParams
 from workbook.paths import require_checkout
-from workbook.types import LaunchProfile, Node, ProcessState, Stack, TraceOutcome
+from workbook.types import ProcessState, Stack, TraceOutcome
+
+if TYPE_CHECKING:
+    from workbook.campaign import Finished
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-patch_app = typer.Typer(no_args_is_help=True, help="The patch levels: what each changes in the installed FlashInfer.")
+patch_app = typer.Typer(
+    no_args_is_help=True, help="The patch levels: what each changes in the installed FlashInfer."
+)
 stack_app = typer.Typer(no_args_is_help=True, help="Named, locked sets of versions.")
 app.add_typer(patch_app, name="patch")
 app.add_typer(stack_app, name="stack")
@@ -46,13 +49,22 @@ def run(
     only: Annotated[str, typer.Option(help="Notebooks by number, such as 00,01.")] = "",
     campaign: Annotated[str, typer.Option(help="The folder's name; the time by default.")] = "",
     resume: Annotated[str, typer.Option(metavar="CAMPAIGN", help="Go on where this campaign stopped.")] = "",
-    parameter: Annotated[list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A notebook parameter.")] = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A notebook parameter.")
+    ] = None,
 ) -> None:
     """The notebooks in order, then the report."""
+    from workbook import (
+        campaign as campaigns,
+    )  # papermill and pandas take seconds that `trace` need not wait for
+    from workbook import store
+
     require_checkout()
     given = dict(_name_value(one) for one in parameter or [])
     if resume and not store.find(resume):
-        raise UsageError(f"Campaign {resume!r} has no finished run to go on from;", f"known: {_known_campaigns()}.")
+        raise UsageError(
+            f"Campaign {resume!r} has no finished run to go on from;", f"known: {_known_campaigns()}."
+        )
     name = resume or campaign or campaigns.new_name()
     models = campaigns.choose([part.strip() for part in only.split(",") if part.strip()])
     parameters = campaigns.plan(models, {"node": node, **given, "campaign": name})
@@ -68,6 +80,10 @@ def run(
 @app.command()
 def report(campaign: Annotated[str, typer.Argument(help="The newest by default.")] = "") -> None:
     """Gather a campaign's records and render its report anew."""
+    from workbook import campaign as campaigns
+    from workbook import store
+    from workbook.params import ReportParams
+
     require_checkout()
     known = store.campaigns()
     name = campaign or (known[-1] if known else "")
@@ -82,7 +98,9 @@ def trace(
     entry: Annotated[str, typer.Argument(help=f"An entry point, such as {ENTRIES[0].path}.")],
     arch: ArchOption = "sm120",
     patch_level: LevelOption = 0,
-    process: Annotated[ProcessState, typer.Option(help="Fresh, or after an eager call as a server makes.")] = ProcessState.COLD,
+    process: Annotated[
+        ProcessState, typer.Option(help="Fresh, or after an eager call as a server makes.")
+    ] = ProcessState.COLD,
     stack: StackOption = "embedded",
     node: NodeOption = "local",
     as_json: JsonOption = False,
@@ -97,13 +115,13 @@ def trace(
 
 
 @app.command(name="exec", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def exec_(
-    context: typer.Context, patch_level: LevelOption = 0, stack: StackOption = "embedded"
-) -> NoReturn:
+def exec_(context: typer.Context, patch_level: LevelOption = 0, stack: StackOption = "embedded") -> NoReturn:
     """Any command under the overlay: workbook exec --patch-level 4 -- python -c '...'."""
     level(patch_level)
     if not context.args:
-        raise UsageError("No command was given.", "Write it after --: workbook exec --patch-level 4 -- python x.py")
+        raise UsageError(
+            "No command was given.", "Write it after --: workbook exec --patch-level 4 -- python x.py"
+        )
     env = os.environ | overlay_env(catalog.load(Stack, stack), patch_level)
     # The workbook's own environment first, so that `python` is the one that has torch.
     env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), env.get("PATH", "")])  # noqa: PTH120
@@ -122,7 +140,9 @@ def patch_list() -> None:
 
 @patch_app.command("show")
 def patch_show(
-    number: Annotated[int, typer.Argument(metavar="N")], stack: StackOption = "embedded", node: NodeOption = "local"
+    number: Annotated[int, typer.Argument(metavar="N")],
+    stack: StackOption = "embedded",
+    node: NodeOption = "local",
 ) -> None:
     """A level's unified diff against the installed FlashInfer; nothing is changed."""
     for diff in patch_diffs(connect(node), catalog.load(Stack, stack), number):
@@ -135,7 +155,9 @@ def stack_list() -> None:
     """The stacks, their versions and what each is for."""
     for name in catalog.names(Stack):
         one = catalog.load(Stack, name)
-        out.print(f"{name:9} torch {one.torch}, flashinfer-python {one.flashinfer}, sglang {one.sglang}: {one.purpose}")
+        out.print(
+            f"{name:9} torch {one.torch}, flashinfer-python {one.flashinfer}, sglang {one.sglang}: {one.purpose}"
+        )
 
 
 def _name_value(text: str) -> tuple[str, Any]:
@@ -150,16 +172,20 @@ def _name_value(text: str) -> tuple[str, Any]:
 
 
 def _known_campaigns() -> str:
+    from workbook import store
+
     return ", ".join(store.campaigns()) or "none yet"
 
 
-def _tell(finished: campaigns.Finished) -> None:
+def _tell(finished: "Finished") -> None:
     took = "done before" if finished.reused else f"{finished.seconds:.0f} s"
     out.print(f"{finished.run.record.notebook}  {finished.run.record.status}  {took}")
 
 
-def _say_verdict(name: str, page: object) -> None:
-    report_run = store.find(name, ReportParams.notebook)[-1]
+def _say_verdict(name: str, page: Path) -> None:
+    from workbook import store
+
+    report_run = store.find(name, "04_report")[-1]
     out.print(f"\nVerdict: {report_run.record.verdict}\nOpen {page}")
 
 

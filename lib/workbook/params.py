@@ -41,7 +41,9 @@ def _known(kind: type[Record]) -> AfterValidator:
 
 def _check_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise UsageError("up to 64 letters, digits, dots, dashes and underscores are allowed, a letter or digit first.")
+        raise UsageError(
+            "up to 64 letters, digits, dots, dashes and underscores are allowed, a letter or digit first."
+        )
 
 
 def _capture_mode(value: Any) -> Any:
@@ -108,7 +110,9 @@ class Params(BaseModel):
         name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             near = get_close_matches(name, cls.model_fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"its parameters are {', '.join(cls.model_fields)}."
+            hint = (
+                f"did you mean {near[0]}?" if near else f"its parameters are {', '.join(cls.model_fields)}."
+            )
             return f"{name} is not a parameter of {cls.notebook}; {hint}"
         if first["type"] == "missing":
             return f"{name} is missing from the parameters of {cls.notebook}."
@@ -117,7 +121,12 @@ class Params(BaseModel):
 
 def _rule(model: type[Params], name: str, message: str) -> str:
     """The allowed range where the field has one, else pydantic's words."""
-    bounds = {key: getattr(one, key) for one in model.model_fields[name].metadata for key in ("ge", "le") if hasattr(one, key)}
+    bounds = {
+        key: getattr(one, key)
+        for one in model.model_fields[name].metadata
+        for key in ("ge", "le")
+        if hasattr(one, key)
+    }
     if {"ge", "le"} <= bounds.keys():
         return f"an integer from {bounds['ge']} to {bounds['le']} is allowed."
     if "ge" in bounds:

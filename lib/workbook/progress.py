@@ -8,10 +8,6 @@ from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, Pretty
 
 
-class _Text(Pretty):  # type: ignore[misc]
-    """Plain text, shown without quotes."""
-
-
 def live(what: str, total: int) -> Callable[[str], None]:
     """A function to call after each of `total` steps, with a word on the step that has just ended."""
     started, done = time.monotonic(), 0
@@ -27,12 +23,12 @@ def live(what: str, total: int) -> Callable[[str], None]:
 
 
 def _notebook_line() -> Callable[[str], None]:
-    handle = DisplayHandle()
+    handle = DisplayHandle()  # type: ignore[no-untyped-call]
     shown = False
 
     def show(text: str) -> None:
         nonlocal shown
-        (handle.update if shown else handle.display)(_Text(text))
+        (handle.update if shown else handle.display)(Pretty(text))  # type: ignore[no-untyped-call]
         shown = True
 
     return show

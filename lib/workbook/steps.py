@@ -67,7 +67,9 @@ def try_levels(study: Study) -> list[TraceOutcome]:
     """Trace the entry point at every asked patch level, cold and warm, each in a fresh process."""
     params = study.params
     requests = [
-        TraceRequest(params.entry, params.arch, number, state) for number in params.levels for state in ProcessState
+        TraceRequest(params.entry, params.arch, number, state)
+        for number in params.levels
+        for state in ProcessState
     ]
     done = live("Traces", len(requests))
     outcomes = trace_all(
@@ -92,7 +94,9 @@ def show_patches(study: Study) -> list[PatchDiff]:
 def capture_command(study: Study) -> str:
     """The command that would serve the profile in the asked capture mode, or why the node's SGLang refuses it."""
     params = study.params
-    profile = catalog.load(LaunchProfile, params.profile).model_copy(update={"capture_mode": params.capture_mode})
+    profile = catalog.load(LaunchProfile, params.profile).model_copy(
+        update={"capture_mode": params.capture_mode}
+    )
     try:
         argv = server_argv(
             profile,

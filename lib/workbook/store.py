@@ -1,7 +1,7 @@
 """Runs on disk: created as a visible partial, sealed by one rename, found and loaded only when sealed.
 
-    <runs>/<campaign>/<UTC>-<notebook>-<label>-<hex6>/
-        run.json  env.json  raw/  <table>.parquet  <records>.json  notebook.ipynb  notebook.html
+<runs>/<campaign>/<UTC>-<notebook>-<label>-<hex6>/
+    run.json  env.json  raw/  <table>.parquet  <records>.json  notebook.ipynb  notebook.html
 """
 
 import json
@@ -35,7 +35,9 @@ def write_text(path: Path, text: str) -> None:
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise WorkbookError(f"Cannot write {path}: {error.strerror}.", "Nothing half-written was left.") from error
+        raise WorkbookError(
+            f"Cannot write {path}: {error.strerror}.", "Nothing half-written was left."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,16 @@ class Run:
 
     def add_records(self, name: str, records: Sequence[Record]) -> None:
         """Keep records as `<name>.json`."""
-        write_text(self.path / f"{name}.json", json.dumps([one.model_dump(mode="json") for one in records], indent=1))
+        write_text(
+            self.path / f"{name}.json", json.dumps([one.model_dump(mode="json") for one in records], indent=1)
+        )
 
     def add_table(self, name: str, records: Sequence[Record]) -> None:
         """Keep flat records as a tidy table, `<name>.parquet`, and as `<name>.json`."""
         self.add_records(name, records)
-        pd.DataFrame([one.model_dump(mode="json") for one in records]).to_parquet(self.path / f"{name}.parquet")
+        pd.DataFrame([one.model_dump(mode="json") for one in records]).to_parquet(
+            self.path / f"{name}.parquet"
+        )
 
     def seal(
         self,
@@ -97,7 +103,9 @@ class Run:
         try:
             self.path.rename(final)
         except OSError as problem:
-            raise WorkbookError(f"Cannot seal run {self.id}: {problem.strerror}.", f"It stays in {self.path}.") from problem
+            raise WorkbookError(
+                f"Cannot seal run {self.id}: {problem.strerror}.", f"It stays in {self.path}."
+            ) from problem
         return SealedRun(record, final)
 
 
@@ -131,7 +139,9 @@ class SealedRun:
         try:
             return [kind.model_validate(one) for one in json.loads(path.read_text())]
         except (OSError, ValueError) as error:
-            raise WorkbookError(f"{path} is missing or damaged.", "Run the notebook that makes it again.") from error
+            raise WorkbookError(
+                f"{path} is missing or damaged.", "Run the notebook that makes it again."
+            ) from error
 
     def table(self, name: str) -> pd.DataFrame:
         """The table kept as `<name>.parquet`."""
@@ -151,7 +161,8 @@ def create(campaign: str, notebook: str, label: str, params: dict[str, Any]) -> 
         (path / "raw").mkdir(parents=True)
     except OSError as error:
         raise WorkbookError(
-            f"Cannot make the run folder {path}: {error.strerror}.", "Set WORKBOOK_RUNS to a folder that is writable."
+            f"Cannot make the run folder {path}: {error.strerror}.",
+            "Set WORKBOOK_RUNS to a folder that is writable.",
         ) from error
     return Run(run_id, campaign, notebook, label, params, started, path)
 
@@ -175,9 +186,10 @@ def find(campaign: str, notebook: str | None = None) -> list[SealedRun]:
     folder = runs_dir() / campaign
     runs = [
         load(path)
-        for path in sorted(folder.glob("*-*/"))
+        for path in folder.glob("*-*/")
         if not path.name.endswith(PARTIAL) and (path / "run.json").is_file()
     ]
+    runs.sort(key=lambda run: run.record.started)  # a run's name has whole seconds only
     return [run for run in runs if notebook in (None, run.record.notebook)]
 
 
@@ -203,4 +215,6 @@ def _parse(kind: type[R], path: Path) -> R:
             )
         return kind.model_validate_json(text)
     except (OSError, ValueError, ValidationError, AttributeError) as error:
-        raise WorkbookError(f"{path} is missing or damaged.", "Delete that run's folder and run it again.") from error
+        raise WorkbookError(
+            f"{path} is missing or damaged.", "Delete that run's folder and run it again."
+        ) from error

@@ -28,8 +28,14 @@ def baseline(points: Sequence[BenchPoint], env: EnvSnapshot) -> str:
 def crash(outcome: TraceOutcome) -> tuple[Status, str]:
     """Whether the crash was reproduced: that it crashes is the success."""
     if outcome.status is Status.OK:
-        return Status.ALREADY_FIXED_UPSTREAM, f"{outcome.entry} traces without a patch: no crash with these versions."
-    return Status.OK, f"Reproduced: {outcome.entry} under fullgraph {stop(outcome)}, {outcome.seconds:.1f} s into the trace."
+        return (
+            Status.ALREADY_FIXED_UPSTREAM,
+            f"{outcome.entry} traces without a patch: no crash with these versions.",
+        )
+    return (
+        Status.OK,
+        f"Reproduced: {outcome.entry} under fullgraph {stop(outcome)}, {outcome.seconds:.1f} s into the trace.",
+    )
 
 
 def stop(outcome: TraceOutcome) -> str:
@@ -67,8 +73,9 @@ def piecewise(split: SplitOutcome) -> tuple[Status, str]:
     cut = sum(piece.split for piece in split.pieces)
     graphs = "one graph" if split.num_graphs == 1 else f"{split.num_graphs} graphs"
     return split.stages[Stage.CAPTURE], (
-        f"{name}: SGLang {split.versions['sglang']} compiles the small module and splits it into {len(split.pieces)} pieces "
-        f"({len(split.pieces) - cut} compiled, {cut} split), {graphs} for {len(split.capture_sizes)} capture sizes. "
+        f"{name}: SGLang {split.versions['sglang']} compiles the small module and splits it into "
+        f"{len(split.pieces)} pieces ({len(split.pieces) - cut} compiled, {cut} split), "
+        f"{graphs} for {len(split.capture_sizes)} capture sizes. "
         f"Nothing was captured: {split.reasons[Stage.CAPTURE]}."
     )
 
@@ -84,7 +91,9 @@ def campaign(
     sentences += [piecewise(split)[1] for split in splits]
     sentences.append(f"Baseline: {baseline(points, env)}" if points else "No throughput was measured.")
     if not env.gpus:
-        sentences.append("What capture is worth, and whether the answers stay right, takes a GPU: not measured here.")
+        sentences.append(
+            "What capture is worth, and whether the answers stay right, takes a GPU: not measured here."
+        )
     return sentences
 
 
@@ -94,7 +103,7 @@ def _why(outcomes: Sequence[TraceOutcome]) -> str:
         return "The unpatched call was not traced."
     if unpatched.status is Status.OK:
         return f"{unpatched.entry} traces unpatched with these versions."
-    return f"Unpatched, {unpatched.entry} {stop(unpatched)}, where Dynamo follows it into code that compiles at run time."
+    return f"Unpatched, {unpatched.entry} {stop(unpatched)}: Dynamo follows it into run-time compilation."
 
 
 def _what_passes(outcomes: Sequence[TraceOutcome]) -> str:

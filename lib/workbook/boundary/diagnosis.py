@@ -9,7 +9,9 @@ from workbook.types import Frame, Lane, Status
 _BREAK_ID = re.compile(r"/(gb\d{4})\b")
 _CONTEXT = re.compile(r"Developer debug context: (.*)")
 _SKIPPED = re.compile(r"module: (?P<module>\S+), qualname: (?P<name>[^,\s]+)")
-_CLASS_METHOD = re.compile(r"call_method UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\) (?P<name>\w+)")
+_CLASS_METHOD = re.compile(
+    r"call_method UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\) (?P<name>\w+)"
+)
 _OBJECT_METHOD = re.compile(r"call_method UserDefinedObjectVariable\((?P<owner>\w+)\) (?P<name>\w+)")
 _FUNCTION = re.compile(r"<function (?P<name>\S+) at 0x[0-9a-f]+>")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")

@@ -7,7 +7,11 @@ from workbook.types import PatchDiff, PatchLevel, Stack
 
 LEVELS = (
     PatchLevel(
-        level=0, name="unpatched", changes="nothing", expected="fails: a subprocess and its thread lock", patches=()
+        level=0,
+        name="unpatched",
+        changes="nothing",
+        expected="fails: a subprocess and its thread lock",
+        patches=(),
     ),
     PatchLevel(
         level=1,

@@ -69,7 +69,9 @@ def run_probe(
         raw.with_suffix(".json").write_text(done.stdout)
         raw.with_suffix(".log").write_text(done.stderr)
     if done.timed_out:
-        raise WorkbookError(f"{script} ran longer than {timeout_s:.0f} s on {node.node.name} and was stopped.")
+        raise WorkbookError(
+            f"{script} ran longer than {timeout_s:.0f} s on {node.node.name} and was stopped."
+        )
     if done.returncode != 0:
         raise _failure(done, node, stack, script)
     try:
@@ -89,4 +91,6 @@ def _failure(done: Completed, node: NodeConnection, stack: Stack, script: str) -
         return UsageError(f"torch is not in {node.python} on node {node.node.name}.", "Run `make setup`.")
     if "PatchRefused" in last:
         return UsageError(last.partition("PatchRefused: ")[2])
-    return WorkbookError(f"{script} failed on {node.node.name} (exit status {done.returncode}): {last.strip()}")
+    return WorkbookError(
+        f"{script} failed on {node.node.name} (exit status {done.returncode}): {last.strip()}"
+    )

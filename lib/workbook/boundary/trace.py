@@ -32,7 +32,9 @@ class TraceRequest:
         return f"{self.entry}-{self.arch}-level{self.patch_level}-{self.process_state}"
 
 
-def trace(node: NodeConnection, stack: Stack, request: TraceRequest, raw_dir: Path | None = None) -> TraceOutcome:
+def trace(
+    node: NodeConnection, stack: Stack, request: TraceRequest, raw_dir: Path | None = None
+) -> TraceOutcome:
     """Trace one call on `node` and say how it ended; a crash of Dynamo is an outcome, not an error.
 
     Args:

@@ -92,7 +92,9 @@ def judge(
         reason = f"SGLang's compile machinery does not import here: {answer['import_error']}"
         return {Stage.IMPORT: Status.NOT_SUPPORTED_HERE}, {Stage.IMPORT: reason}
     stages = {Stage.IMPORT: Status.OK, Stage.JIT: Status.NOT_SUPPORTED_HERE}
-    reasons = {Stage.JIT: "no kernel is built: the quantizer's compiled module is never called on fake tensors"}
+    reasons = {
+        Stage.JIT: "no kernel is built: the quantizer's compiled module is never called on fake tensors"
+    }
     traced = diagnosis.status(answer["error"])
     stages[Stage.TRACE] = traced
     if traced is not Status.OK:

@@ -31,7 +31,11 @@ def diff(patch, module, name: str, sha: str) -> dict:
     source = inspect.getsource(inspect.unwrap(vars(module)[name]))
     file = module.__name__.replace(".", "/") + ".py"
     lines = difflib.unified_diff(
-        source.splitlines(), patch.patched_source(name, source).splitlines(), f"a/{file}", f"b/{file}", lineterm=""
+        source.splitlines(),
+        patch.patched_source(name, source).splitlines(),
+        f"a/{file}",
+        f"b/{file}",
+        lineterm="",
     )
     return {
         "patch": patch.NAME,

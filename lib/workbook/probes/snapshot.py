@@ -1,6 +1,6 @@
 """Print where a run takes place, as one JSON object. Standard library only; imports no torch.
 
-    python snapshot.py
+python snapshot.py
 """
 
 import importlib.metadata
@@ -36,10 +36,20 @@ def output(argv: list[str]) -> str:
 
 def gpus() -> tuple[list[dict], str | None]:
     """The GPUs and the driver's version, by nvidia-smi; none where there is none."""
-    rows = [line.split(", ") for line in output(["nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv,noheader,nounits"]).splitlines()]
+    rows = [
+        line.split(", ")
+        for line in output(
+            ["nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv,noheader,nounits"]
+        ).splitlines()
+    ]
     rows = [row for row in rows if len(row) == 5]
     found = [
-        {"index": int(index), "name": name, "compute_capability": capability, "memory_gb": float(memory) / 1024}
+        {
+            "index": int(index),
+            "name": name,
+            "compute_capability": capability,
+            "memory_gb": float(memory) / 1024,
+        }
         for index, name, capability, memory, _driver in rows
     ]
     return found, rows[0][4] if rows else None

@@ -32,7 +32,9 @@ def import_sglang(stand_ins: list[str]):
 
         absent.weak_ref_tensors = weak_ref_tensors
         sys.modules[WEAK_REF] = absent
-        stand_ins.append("sglang weak_ref_tensors: raises when called (it is called when a graph is captured)")
+        stand_ins.append(
+            "sglang weak_ref_tensors: raises when called (it is called when a graph is captured)"
+        )
     from sglang.srt.compilation.backend import SGLangBackend
     from sglang.srt.compilation.compilation_config import CompilationConfig
     from sglang.srt.compilation.compile import install_torch_compiled
@@ -57,7 +59,9 @@ def define_attention(torch) -> object:
 
     def attention(x):
         heads = x.unsqueeze(0)
-        return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True).squeeze(0)
+        return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True).squeeze(
+            0
+        )
 
     library.impl("attention", attention, "CompositeExplicitAutograd")
     torch.library.register_fake("workbook_toy::attention", torch.empty_like, lib=library)
@@ -71,7 +75,9 @@ def build(torch, flashinfer, hidden: int, layers: int):
         def __init__(self):
             super().__init__()
             self.norm = torch.nn.Parameter(torch.empty(hidden, dtype=torch.bfloat16), requires_grad=False)
-            self.weight = torch.nn.Parameter(torch.empty(hidden, hidden, dtype=torch.bfloat16), requires_grad=False)
+            self.weight = torch.nn.Parameter(
+                torch.empty(hidden, hidden, dtype=torch.bfloat16), requires_grad=False
+            )
             self.global_scale = torch.nn.Parameter(torch.empty(1), requires_grad=False)
             self.register_buffer("e2m1", torch.empty(16, 1, dtype=torch.bfloat16))
 
@@ -107,7 +113,9 @@ def describe(backend) -> list[dict]:
             "name": piece.submod_name,
             "split": piece.is_splitting_graph,
             "operations": [
-                getattr(node.target, "__name__", str(node.target)) if node.op == "call_function" else node.target
+                getattr(node.target, "__name__", str(node.target))
+                if node.op == "call_function"
+                else node.target
                 for node in piece.graph.graph.nodes
                 if node.op in ("call_function", "call_method")
             ],
@@ -122,7 +130,13 @@ def split(spec: dict) -> dict:
     from workbook_overlay.declare import declare_gpu
     from workbook_overlay.explain import explain
 
-    result = {"pieces": [], "num_graphs": 0, "error": None, "import_error": None, "stand_ins": kernels.STAND_INS}
+    result = {
+        "pieces": [],
+        "num_graphs": 0,
+        "error": None,
+        "import_error": None,
+        "stand_ins": kernels.STAND_INS,
+    }
     result["num_gpus"] = torch.cuda.device_count() if torch.cuda.is_available() else 0
     versions = {"python": sys.version.split()[0], "torch": torch.__version__}
     result["versions"] = versions

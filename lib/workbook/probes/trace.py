@@ -25,9 +25,7 @@ def make_inputs(described: list[dict]) -> list:
     """Tensors on the (fake) GPU from `{"dtype": "bfloat16", "shape": [128, 256]}`."""
     import torch
 
-    return [
-        torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device="cuda") for one in described
-    ]
+    return [torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device="cuda") for one in described]
 
 
 def warm_up(entry, inputs) -> None:
@@ -65,7 +63,9 @@ def trace(spec: dict) -> dict:
             result["error"] = explain(error)
         else:
             outputs = outputs if isinstance(outputs, tuple | list) else [outputs]
-            result["output_shapes"] = [f"{out.dtype} {tuple(out.shape)}".removeprefix("torch.") for out in outputs]
+            result["output_shapes"] = [
+                f"{out.dtype} {tuple(out.shape)}".removeprefix("torch.") for out in outputs
+            ]
     ended = time.perf_counter()
     return result | {
         "seconds": ended - imported,

@@ -45,5 +45,7 @@ def latency(points: Sequence[BenchPoint]) -> Table:
 
 def circumstances(env: EnvSnapshot) -> str:
     """What a caption has to say of the circumstances: hardware and versions."""
-    versions = ", ".join(f"{name} {env.packages[name]}" for name in ("sglang", "torch") if name in env.packages)
+    versions = ", ".join(
+        f"{name} {env.packages[name]}" for name in ("sglang", "torch") if name in env.packages
+    )
     return f"{env.hardware}; {versions}."

@@ -54,6 +54,7 @@ def refusal(diff: PatchDiff) -> Table:
 def stand_ins(found: Sequence[TraceOutcome]) -> Table:
     """What each trace had to stand in for, since no kernel can be built or run without a GPU."""
     rows = {
-        f"level {one.patch_level}, {one.process_state}": "; ".join(one.stand_ins) or "nothing" for one in found
+        f"level {one.patch_level}, {one.process_state}": "; ".join(one.stand_ins) or "nothing"
+        for one in found
     }
     return key_value_table(rows, "Stood in for")

@@ -21,7 +21,11 @@ def pieces(found: SplitOutcome) -> Table | Figure:
     if found.stopped is not None:
         return chain([found.stopped])
     rows = tuple(
-        (piece.name, "split off, run eagerly" if piece.split else "compiled, to be captured", ", ".join(piece.operations))
+        (
+            piece.name,
+            "split off, run eagerly" if piece.split else "compiled, to be captured",
+            ", ".join(piece.operations),
+        )
         for piece in found.pieces
     )
     sizes = ", ".join(map(str, found.capture_sizes))
@@ -39,8 +43,11 @@ def summary(found: SplitOutcome) -> Table:
     cut = sum(piece.split for piece in found.pieces)
     rows = {
         "layers": found.num_layers,
-        "pieces": f"{len(found.pieces)}: {len(found.pieces) - cut} compiled, {cut} split at {', '.join(found.split_ops)}",
+        "pieces": f"{len(found.pieces)} ({len(found.pieces) - cut} compiled, {cut} split off)",
+        "split at": ", ".join(found.split_ops),
         "graphs from Dynamo": found.num_graphs,
         "capture sizes (tokens)": ", ".join(map(str, found.capture_sizes)),
     }
-    return key_value_table(rows, f"SGLang {found.versions.get('sglang', 'none')} at patch level {found.patch_level}")
+    return key_value_table(
+        rows, f"SGLang {found.versions.get('sglang', 'none')} at patch level {found.patch_level}"
+    )

@@ -134,7 +134,7 @@ def _traced(label: str, traced: Sequence[TraceOutcome]) -> StageOutcome:
         stage=Stage.TRACE,
         status=failed[-1].status if failed else Status.OK,
         detail=detail,
-        evidence=f"#{anchor(failed[-1] if failed else traced[-1])}",
+        evidence=f"#{anchor(failed[-1])}" if failed else "",
     )
 
 

@@ -15,7 +15,9 @@ LAST_FRAMES = 4
 
 def verdict(sentences: Sequence[str]) -> Markup:
     """The answer, first of all."""
-    return Markup(f'<blockquote class="wb-verdict">{"".join(f"<p>{escape(one)}</p>" for one in sentences)}</blockquote>')
+    return Markup(
+        f'<blockquote class="wb-verdict">{"".join(f"<p>{escape(one)}</p>" for one in sentences)}</blockquote>'
+    )
 
 
 def missing(what: str) -> Markup:
@@ -42,12 +44,15 @@ def stops(found: Evidence) -> Group | Markup:
 def stop(outcome: TraceOutcome) -> Markup:
     """One trace's last frames and Dynamo's words, folded, under the place that the matrix links to."""
     frames = "\n".join(
-        f"{frame.file}:{frame.line} in {frame.function}\n    {frame.code}" for frame in outcome.frames[-LAST_FRAMES:]
+        f"{frame.file}:{frame.line} in {frame.function}\n    {frame.code}"
+        for frame in outcome.frames[-LAST_FRAMES:]
     )
-    title = f"level {outcome.patch_level}, {outcome.process_state}: {outcome.operation} ({outcome.break_id or outcome.status})"
+    kind = outcome.break_id or outcome.status
+    title = f"level {outcome.patch_level}, {outcome.process_state}: {outcome.operation} ({kind})"
     return Markup(
-        f'<details id="{escape(anchor(outcome))}"><summary>{escape(title)}</summary>'
-        f"<pre>{escape(frames)}\n\n{escape(outcome.message)}</pre></details>"
+        # A browser opens a closed <details> only for a place inside it.
+        f"<details><summary>{escape(title)}</summary>"
+        f'<pre id="{escape(anchor(outcome))}">{escape(frames)}\n\n{escape(outcome.message)}</pre></details>'
     )
 
 
@@ -81,7 +86,16 @@ def environment(found: Evidence) -> Table:
 def runs(found: Evidence) -> Table:
     """The runs that the report was made from."""
     rows = tuple(
-        (run.id, run.record.status.value, f"{(run.record.ended - run.record.started).total_seconds():.0f} s", run.record.verdict)
+        (
+            run.id,
+            run.record.status.value,
+            f"{(run.record.ended - run.record.started).total_seconds():.0f} s",
+            run.record.verdict,
+        )
         for run in found.runs
     )
-    return Table(("run", "status", "took", "verdict"), rows, "Runs; their raw output lies in data/runs beside this report's campaign")
+    return Table(
+        ("run", "status", "took", "verdict"),
+        rows,
+        "Runs; their raw output lies in data/runs beside this report's campaign",
+    )

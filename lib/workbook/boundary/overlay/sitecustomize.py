@@ -1,4 +1,4 @@
-"""First on PYTHONPATH: switches the overlay on in every Python process below, then runs the user's own sitecustomize."""
+"""First on PYTHONPATH: switches the overlay on in every process below, then runs the user's own sitecustomize."""
 
 import sys
 from importlib.machinery import PathFinder

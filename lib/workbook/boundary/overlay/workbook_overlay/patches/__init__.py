@@ -43,7 +43,9 @@ def check(patch: ModuleType, module: ModuleType) -> dict[str, str]:
     for name, known in patch.KNOWN.items():
         function = vars(module).get(name)
         if function is None:
-            raise PatchRefused(f"patch {patch.NAME}: {module.__name__} has no function {name}; nothing was patched")
+            raise PatchRefused(
+                f"patch {patch.NAME}: {module.__name__} has no function {name}; nothing was patched"
+            )
         found[name] = source_hash(function)
         if found[name] not in known:
             raise PatchRefused(

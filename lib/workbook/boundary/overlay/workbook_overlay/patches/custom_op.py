@@ -9,6 +9,7 @@ import inspect
 import types
 
 import torch
+
 from workbook_overlay.kernels import stand_in
 
 NAME = "custom-op"
@@ -48,8 +49,12 @@ def without_kernel(function, module):
 
     def fake(*args, **kwargs):
         device = args[0].device
-        outputs = changed_body(*map(to_meta, args), **{name: to_meta(value) for name, value in kwargs.items()})
-        return tuple(torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=device) for out in outputs)
+        outputs = changed_body(
+            *map(to_meta, args), **{name: to_meta(value) for name, value in kwargs.items()}
+        )
+        return tuple(
+            torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device=device) for out in outputs
+        )
 
     return fake
 
@@ -72,5 +77,9 @@ def replace(module):
 def patched_source(name, source):
     """The installed function stays, as the operator's body; the operator takes its name."""
     kept = source.replace(f"def {name}(", "def original(", 1)
-    defined = [line.strip() for line in inspect.getsource(replace).splitlines() if line.startswith(("    _L", "    torch"))]
+    defined = [
+        line.strip()
+        for line in inspect.getsource(replace).splitlines()
+        if line.startswith(("    _L", "    torch"))
+    ]
     return kept + "\n\n" + "\n".join([*defined, f"{name} = torch.ops.workbook.{name}.default", ""])

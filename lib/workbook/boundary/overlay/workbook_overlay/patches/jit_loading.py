@@ -5,6 +5,7 @@ import os
 import re
 
 import torch
+
 from workbook_overlay.kernels import do_nothing, stand_in
 
 NAME = "jit-loading"

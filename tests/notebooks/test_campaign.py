@@ -1,0 +1,174 @@
+"""The notebooks in order on a machine without a GPU, on the real libraries, and the report they end in."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import psutil
+import pytest
+
+from tests.conftest import BIN
+from workbook import store
+from workbook.paths import NOTEBOOKS
+from workbook.types import BenchPoint, ServeOutcome, SplitOutcome, Stage, Status, TraceOutcome
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture
+def sealed(campaign, monkeypatch):
+    """The campaign's run of a notebook."""
+    monkeypatch.setenv("WORKBOOK_RUNS", str(campaign.runs.parent))
+    return lambda notebook: store.find("test", notebook)[-1]
+
+
+def test_it_ends_with_the_verdict_and_the_file_to_open(campaign):
+    verdict, opened = campaign.stdout.strip().splitlines()[-2:]
+    assert verdict.startswith("Verdict: Unpatched, flashinfer.fp4_quantize stops at _thread.allocate_lock")
+    assert opened == f"Open {campaign.report}"
+    assert campaign.report.is_file()
+
+
+def test_every_notebook_left_one_sealed_run_and_no_partial_one(campaign):
+    folders = sorted(path.name for path in campaign.runs.iterdir())
+    assert [name.split("-")[1] for name in folders] == [
+        "00_baseline", "01_dynamo_crash", "02_flashinfer_patches", "03_piecewise", "04_report",
+    ]  # fmt: skip
+    for path in campaign.runs.iterdir():
+        assert {"run.json", "env.json", "raw", "notebook.ipynb", "notebook.html"} <= {
+            one.name for one in path.iterdir()
+        }
+
+
+def test_the_baseline_was_really_measured(sealed):
+    run = sealed("00_baseline")
+    points = run.records("points", BenchPoint)
+    assert {point.concurrency for point in points} == {1, 4, 16}
+    assert all(point.completed == point.requested and point.output_tok_s > 0 for point in points)
+    assert len({point.output_tok_s for point in points}) == len(points)
+    assert sum(point.output_tok_s for point in points if point.concurrency == 16) > sum(
+        point.output_tok_s for point in points if point.concurrency == 1
+    )
+    assert any((run.path / "raw" / "bench").glob("*.jsonl"))
+    (serve,) = run.records("serve", ServeOutcome)
+    assert serve.status is Status.OK and "sglang.launch_server" in serve.command
+    assert "speaks for a GPU" in run.record.verdict
+
+
+def test_the_crash_was_reproduced(sealed):
+    (found,) = sealed("01_dynamo_crash").records("outcomes", TraceOutcome)
+    assert (found.break_id, found.operation) == ("gb0007", "_thread.allocate_lock")
+
+
+def test_ten_traces_and_only_level_4_passes(sealed):
+    found = sealed("02_flashinfer_patches").records("outcomes", TraceOutcome)
+    assert len(found) == 10
+    assert {one.patch_level for one in found if one.status is Status.OK} == {4}
+
+
+def test_capture_is_never_shown_as_passed(sealed):
+    run = sealed("03_piecewise")
+    (found,) = run.records("splits", SplitOutcome)
+    assert found.stages[Stage.COMPILE] is Status.OK
+    assert found.stages[Stage.CAPTURE] is Status.NOT_SUPPORTED_HERE
+    assert run.record.status is Status.NOT_SUPPORTED_HERE
+
+
+def test_the_report_names_its_parents(sealed):
+    parents = sealed("04_report").record.parents
+    assert [parent.split("-")[1][:2] for parent in parents] == ["00", "01", "02", "03"]
+
+
+def test_the_snapshot_names_patched_sources_and_versions(sealed):
+    env = sealed("02_flashinfer_patches").env
+    assert env.packages["flashinfer-python"] == "0.6.3" and env.packages["torch"].startswith("2.13")
+    assert "flashinfer.fp4_quantization.fp4_quantize" in env.patched_sources
+
+
+def test_a_campaign_goes_on_where_it_stopped(campaign):
+    done = subprocess.run(
+        [BIN / "workbook", "run", "--resume", "test"],
+        env=campaign.environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("done before") == 4
+
+
+def papermill(notebook, folder, *parameters):
+    """A notebook by itself, from another working directory."""
+    return subprocess.run(
+        [BIN / "papermill", NOTEBOOKS / f"{notebook}.ipynb", "out.ipynb", *parameters],
+        env=os.environ | {"WORKBOOK_RUNS": str(folder / "runs")},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        (["-p", "patch_lvl", "2"], "patch_lvl is not a parameter of 03_piecewise; did you mean patch_level?"),
+        (["-p", "patch_level", "two"], "patch_level = 'two' will not do: an integer from 0 to 4 is allowed."),
+        (["-p", "patch_level", "9"], "patch_level = 9 will not do: an integer from 0 to 4 is allowed."),
+        (["-p", "tp", "0"], "tp = 0 will not do: an integer of 1 or more is allowed."),
+    ],
+)
+def test_a_parameter_that_will_not_do_is_named(tmp_path, parameters, sentence):
+    done = papermill("03_piecewise", tmp_path, *parameters)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1] == f"ParameterError: {sentence}"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_piecewise_notebook_by_itself_at_level_2(tmp_path, embedded):
+    done = papermill("03_piecewise", tmp_path, "-p", "patch_level", "2")
+    assert done.returncode == 0, done.stderr[-2000:]
+    (run,) = (tmp_path / "runs" / "scratch").iterdir()
+    assert json.loads((run / "run.json").read_text())["status"] == "dynamo_unsupported"
+    (found,) = json.loads((run / "splits.json").read_text())
+    assert found["stopped"]["operation"] == "Function.__call__"
+    assert "capture" not in found["stages"]
+
+
+def ours(folder):
+    """Living processes whose environment names the test's folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and str(folder) in "".join(
+                process.environ().values()
+            ):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_campaign_leaves_no_process_and_no_run_that_loads(tmp_path, number, monkeypatch):
+    """Killed while the server is being started: the worst moment."""
+    monkeypatch.setenv("WORKBOOK_RUNS", str(tmp_path / "runs"))
+    process = subprocess.Popen(
+        [BIN / "workbook", "run", "--campaign", "killed", "--only", "00"], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("runs/killed/*.partial/raw/server.log")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(2)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    deadline = time.monotonic() + 60
+    while ours(tmp_path):
+        assert time.monotonic() < deadline, ours(tmp_path)
+        time.sleep(0.5)
+    if number != signal.SIGKILL:
+        assert process.returncode == 130
+        assert "To go on: workbook run --resume killed" in said
+    assert store.find("killed") == [] and len(store.partials("killed")) == 1

@@ -1,0 +1,149 @@
+"""The crash and the patches on the real Dynamo and the real FlashInfer, each trace in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbook import catalog
+from workbook.boundary.levels import patch_diffs
+from workbook.boundary.probe import flashinfer_dir, overlay_env
+from workbook.boundary.trace import TraceRequest, trace
+from workbook.capture.split import split
+from workbook.errors import UsageError
+from workbook.types import ProcessState, Stack, Stage, Status
+
+pytestmark = pytest.mark.slow
+WORKBOOK = str(Path(sys.executable).with_name("workbook"))
+
+
+def test_the_command_reproduces_the_crash(embedded):
+    command = [
+        WORKBOOK,
+        "trace",
+        "flashinfer.fp4_quantize",
+        "--arch",
+        "sm120",
+        "--patch-level",
+        "0",
+        "--json",
+    ]
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("CUDA_HOME", "CUDA_PATH")
+    }
+    found = json.loads(
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    )
+    assert found["status"] == "dynamo_unsupported"
+    assert found["break_id"] == "gb0007"
+    assert found["operation"] == "_thread.allocate_lock"
+    assert found["blamed"] == "flashinfer.jit.cpp_ext:get_cuda_path"
+    functions = [frame["function"] for frame in found["frames"]]
+    assert functions[:2] == ["forward", "fp4_quantize"] and "get_cuda_version" in functions
+    assert found["declared"]["inputs"] == "fake CUDA tensors"
+    assert found["declared"]["compute_capability"] == [12, 0]
+    assert found["stand_ins"] == [] and found["applied"] == []
+
+
+def test_with_cuda_home_the_version_lookup_is_blamed(node, embedded, monkeypatch):
+    monkeypatch.setenv("CUDA_HOME", "/nowhere")
+    found = trace(node, embedded, TraceRequest())
+    assert (found.operation, found.blamed) == (
+        "_thread.allocate_lock",
+        "flashinfer.jit.cpp_ext:get_cuda_version",
+    )
+
+
+@pytest.mark.parametrize(
+    ("level", "state", "status", "operation"),
+    [
+        (1, "cold", Status.DYNAMO_UNSUPPORTED, "datetime.now"),
+        (1, "warm", Status.DYNAMO_UNSUPPORTED, "posix.stat"),
+        (2, "warm", Status.DYNAMO_UNSUPPORTED, "Function.__call__"),
+        (3, "cold", Status.GRAPH_BREAK, "fp4_quantize"),
+        (4, "cold", Status.OK, None),
+        (4, "warm", Status.OK, None),
+    ],
+)
+def test_how_far_each_level_gets(node, embedded, level, state, status, operation):
+    found = trace(node, embedded, TraceRequest(patch_level=level, process_state=ProcessState(state)))
+    assert (found.status, found.operation) == (status, operation)
+    if status is Status.OK:
+        # K/2 bytes of values a row; a scale every 16 elements, rows padded to 128.
+        assert found.output_shapes == ("uint8 (128, 128)", "uint8 (128, 16)")
+
+
+FROM_IMPORT = """
+import subprocess, sys
+from workbook_overlay.declare import declare_gpu
+declare_gpu("sm120")
+from flashinfer import fp4_quantize
+print(fp4_quantize, flush=True)
+if len(sys.argv) == 1:
+    subprocess.run([sys.executable, __file__, "as a child"], check=True)
+"""
+
+
+def test_a_child_process_and_a_from_import_see_the_patch(embedded, tmp_path):
+    (tmp_path / "script.py").write_text(FROM_IMPORT)
+    command = [WORKBOOK, "exec", "--patch-level", "4", "--", "python", str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.count("workbook.fp4_quantize") == 2
+
+
+def test_nothing_installed_is_written(node, embedded):
+    def state():
+        folder = flashinfer_dir(embedded)
+        return {
+            path: path.stat().st_mtime_ns for path in folder.rglob("*") if "__pycache__" not in path.parts
+        }
+
+    before = state()
+    trace(node, embedded, TraceRequest(patch_level=4))
+    assert state() == before
+
+
+def test_diffs_are_made_against_the_installed_source(node, embedded):
+    first, second = patch_diffs(node, embedded, 1)
+    assert (
+        first.target == "flashinfer.jit.cpp_ext.get_cuda_path"
+        and "-    nvcc_path = subprocess.run" in first.diff
+    )
+    assert second.target == "flashinfer.jit.cpp_ext.get_cuda_version"
+    (custom_op,) = patch_diffs(node, embedded, 4)
+    assert "+fp4_quantize = torch.ops.workbook.fp4_quantize.default" in custom_op.diff
+
+
+@pytest.mark.parametrize(("level", "traced"), [(0, Status.DYNAMO_UNSUPPORTED), (4, Status.OK)])
+def test_sglangs_own_machinery_splits_what_traces(node, embedded, level, traced):
+    found = split(node, embedded, arch="sm120", patch_level=level)
+    assert found.stages[Stage.TRACE] is traced
+    if traced is not Status.OK:
+        assert not found.pieces and Stage.CAPTURE not in found.stages
+        return
+    # Three layers, each cut at its attention: what lies between, before and after is compiled.
+    assert [piece.split for piece in found.pieces] == [False, True] * 3 + [False]
+    assert found.num_graphs == 1
+    assert found.stages[Stage.CAPTURE] in (Status.NOT_SUPPORTED_HERE, Status.OK)
+    assert "fp4_quantize.default" in found.pieces[0].operations
+
+
+def test_a_missing_flashinfer_is_one_sentence(node):
+    stack = catalog.load(Stack, "embedded").model_copy(update={"flashinfer": "9.9.9"})
+    with pytest.raises(UsageError, match=r"FlashInfer 9\.9\.9 is not on node local .* Run `make setup`"):
+        trace(node, stack, TraceRequest())
+
+
+def test_the_overlay_alone_changes_no_output():
+    code = "import json; print(json.dumps([1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | overlay_env(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("[1]\n", "")

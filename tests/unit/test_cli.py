@@ -1,0 +1,64 @@
+"""The command line: one sentence and the right exit status, never a traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKBOOK = str(Path(sys.executable).with_name("workbook"))
+
+
+def workbook(*args, **env):
+    return subprocess.run(
+        [WORKBOOK, *args], env=os.environ | env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["trace", "flashinfer.fp4_quantise"], "did you mean flashinfer.fp4_quantize?"),
+        (["trace", "flashinfer.fp4_quantize", "--arch", "sm99"], "No architecture 'sm99'"),
+        (["trace", "flashinfer.fp4_quantize", "--patch-level", "9"], "No patch level 9; allowed: 0 to 4."),
+        (["trace", "flashinfer.fp4_quantize", "--stack", "embeded"], "did you mean embedded?"),
+        (["trace", "flashinfer.fp4_quantize", "--node", "nowhere"], "No node named 'nowhere'"),
+        (["trace", "flashinfer.fp4_quantize", "--process", "tepid"], "tepid"),
+        (["trace"], "Missing argument"),
+        (["nonsense"], "No such command"),
+        (["exec", "--patch-level", "2"], "No command was given."),
+        (["exec", "--patch-level", "7", "--", "true"], "No patch level 7"),
+        (["exec", "--", "/no/such/command"], "Cannot run '/no/such/command'"),
+        (["patch", "show", "8"], "No patch level 8"),
+        (["run", "--only", "07"], "No notebook '07'"),
+        (["run", "-p", "patch_lvl=2"], "did you mean patch_level?"),
+        (["run", "-p", "patch_level=two"], "patch_level = 'two' will not do"),
+        (["run", "-p", "patch_level"], "is not NAME=VALUE"),
+        (["run", "--campaign", "../x"], "campaign = '../x' will not do"),
+        (["run", "--resume", "nothing"], "Campaign 'nothing' has no finished run"),
+        (["report", "nothing"], "No campaign 'nothing'"),
+    ],
+)
+def test_bad_arguments_end_with_2_and_a_sentence(tmp_path, args, sentence):
+    done = workbook(*args, WORKBOOK_RUNS=str(tmp_path))
+    assert done.returncode == 2, done.stderr
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_exec_hands_on_status_arguments_and_level(tmp_path):
+    code = "import os, sys; print(os.environ['WORKBOOK_PATCH_LEVEL'], sys.argv[1:]); sys.exit(5)"
+    done = workbook("exec", "--patch-level", "3", "--", "python", "-c", code, "$(touch x)", "--json")
+    assert (done.returncode, done.stdout.strip()) == (5, "3 ['$(touch x)', '--json']")
+
+
+def test_patch_list_names_the_five_levels():
+    done = workbook("patch", "list")
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in ("unpatched", "cuda-version", "jit-loading", "custom-op"))
+
+
+def test_stack_list_names_versions():
+    assert "flashinfer-python 0.6.3" in workbook("stack", "list").stdout

@@ -1,0 +1,112 @@
+"""Dynamo's words to data, on answers recorded from the real Dynamo and FlashInfer (versions stand in the file)."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbook.boundary import diagnosis
+from workbook.boundary.entries import entry
+from workbook.boundary.trace import TraceRequest, outcome
+from workbook.types import Lane, ProcessState, Status
+
+ANSWERS = json.loads((Path(__file__).parents[1] / "data/trace_answers.json").read_text())
+
+
+def recorded(level, state):
+    request = TraceRequest(patch_level=level, process_state=ProcessState(state))
+    return outcome(request, entry(request.entry), ANSWERS[f"level{level}-{state}"])
+
+
+@pytest.mark.parametrize(
+    ("level", "state", "status", "operation", "blamed"),
+    [
+        (
+            0,
+            "cold",
+            Status.DYNAMO_UNSUPPORTED,
+            "_thread.allocate_lock",
+            "flashinfer.jit.cpp_ext:get_cuda_path",
+        ),
+        (
+            0,
+            "warm",
+            Status.DYNAMO_UNSUPPORTED,
+            "_thread.allocate_lock",
+            "flashinfer.jit.cpp_ext:get_cuda_path",
+        ),
+        (1, "cold", Status.DYNAMO_UNSUPPORTED, "datetime.now", "flashinfer.jit.core:register"),
+        (1, "warm", Status.DYNAMO_UNSUPPORTED, "posix.stat", "flashinfer.jit.core:is_aot"),
+        (
+            2,
+            "warm",
+            Status.DYNAMO_UNSUPPORTED,
+            "Function.__call__",
+            "flashinfer.fp4_quantization:fp4_quantize_sm100",
+        ),
+        (3, "warm", Status.GRAPH_BREAK, "fp4_quantize", "flashinfer:fp4_quantize"),
+        (4, "warm", Status.OK, None, None),
+    ],
+)
+def test_recorded_answers(level, state, status, operation, blamed):
+    found = recorded(level, state)
+    assert (found.status, found.operation, found.blamed) == (status, operation, blamed)
+
+
+def test_the_chain_is_whole_and_tells_no_folder_of_this_machine():
+    frames = recorded(0, "cold").frames
+    functions = [frame.function for frame in frames if frame.lane is Lane.FLASHINFER]
+    assert functions[0] == "fp4_quantize" and functions[-1] == "get_cuda_path"
+    assert "get_fp4_quantization_module" in functions and "is_cuda_version_at_least" in functions
+    assert frames[0].lane is Lane.MODEL and frames[-1].lane is Lane.STDLIB
+    assert not any(frame.file.startswith("/") for frame in frames)
+
+
+@pytest.mark.parametrize(
+    ("context", "operation"),
+    [
+        ("module: posix, qualname: getpid, skip reason: x", "posix.getpid"),
+        ("call_method UserDefinedClassVariable(<class 'datetime.datetime'>) now [] {}", "datetime.now"),
+        (
+            "call_method UserDefinedObjectVariable(Function) __call__ [TensorVariable()] {}",
+            "Function.__call__",
+        ),
+        ("<function fp4_quantize at 0x7fb61f5e31a0>", "fp4_quantize"),
+        ("something new at 0x7fb61f5e31a0 of Dynamo's", "something new of Dynamo's"),
+    ],
+)
+def test_forms_of_the_debug_context(context, operation):
+    assert diagnosis.operation(f"words\n  Developer debug context: {context}\n\nmore") == operation
+
+
+def test_no_break_id_in_older_versions():
+    assert diagnosis.break_id("Unsupported: call to a skipped function") is None
+
+
+def test_an_exception_that_is_not_dynamos_is_a_crash():
+    error = {"type": "builtins.RuntimeError", "gb_type": None, "message": "x", "stack": []}
+    assert diagnosis.status(error) is Status.CRASHED
+
+
+@given(st.text())
+def test_any_text_is_read_without_an_exception(text):
+    diagnosis.operation(f"Developer debug context: {text}")
+    diagnosis.break_id(text)
+    assert len(diagnosis.explanation(text)) <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("file", "lane"),
+    [
+        ("flashinfer/jit/core.py", Lane.FLASHINFER),
+        ("torch/_dynamo/polyfills/__init__.py", Lane.TORCH),
+        ("sglang/srt/layers/linear.py", Lane.SGLANG),
+        ("subprocess.py", Lane.STDLIB),
+        ("trace.py", Lane.MODEL),
+        ("somewhere/else.py", Lane.OTHER),
+    ],
+)
+def test_lanes(file, lane):
+    assert diagnosis.lane(file) is lane

@@ -1,0 +1,118 @@
+"""What the project's files promise each other."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from workbook import catalog
+from workbook.paths import DATA, LOCKS, NOTEBOOKS, ROOT
+from workbook.types import LaunchProfile, Node, Stack
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
+
+
+def pins(path):
+    """Name -> version of a lock file; every line must be a pin."""
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[^\s=]+", line) for line in lines)
+    return {normal(line.partition("==")[0]): line.partition("==")[2] for line in lines}
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def name_of(requirement):
+    return normal(re.match(r"[A-Za-z0-9._-]+", requirement)[0])
+
+
+def test_environment_yml_is_python_312_with_the_node_extra_and_its_lock():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert "python=3.12" in environment["dependencies"] and "pip" in environment["dependencies"]
+    (pip,) = [one["pip"] for one in environment["dependencies"] if isinstance(one, dict)]
+    assert pip == ["--requirement locks/hopper.txt", "--editable .[node]"]
+
+
+def test_the_node_extra_is_what_its_lock_pins():
+    lock = pins(LOCKS / "hopper.txt")
+    for requirement in PROJECT["optional-dependencies"]["node"]:
+        name, _, version = requirement.partition("==")
+        assert lock[normal(name)] == version
+
+
+@pytest.mark.parametrize("lock", ["hopper", "embedded"])
+def test_a_lock_holds_everything_the_workbook_needs(lock):
+    missing = {name_of(one) for one in PROJECT["dependencies"]} - pins(LOCKS / f"{lock}.txt").keys()
+    assert not missing
+
+
+def test_the_embedded_lock_holds_what_the_tests_need():
+    missing = {name_of(one) for one in PROJECT["optional-dependencies"]["dev"]} - pins(
+        LOCKS / "embedded.txt"
+    ).keys()
+    assert not missing
+
+
+@pytest.mark.parametrize("name", catalog.names(Stack))
+def test_a_stack_is_what_its_lock_pins(name):
+    stack = catalog.load(Stack, name)
+    lock = pins(LOCKS / f"{name}.txt")
+    flashinfer = LOCKS / f"{name}-flashinfer.txt"
+    lock |= pins(flashinfer) if flashinfer.exists() else {}
+    assert (lock["torch"], lock["sglang"], lock["flashinfer-python"]) == (
+        stack.torch,
+        stack.sglang,
+        stack.flashinfer,
+    )
+
+
+@pytest.mark.parametrize("kind", [Node, LaunchProfile, Stack])
+def test_every_description_in_data_is_valid_and_named_as_its_file(kind):
+    for name in catalog.names(kind):
+        assert catalog.load(kind, name).name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notebooks_are_stripped_thin_and_run_on_the_kernel_of_any_environment(name):
+    notebook = json.loads((NOTEBOOKS / name).read_text())
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+    assert max(len("".join(cell["source"]).splitlines()) for cell in cells) <= 10
+    assert [cell["metadata"].get("tags") for cell in cells].count(["parameters"]) == 1
+    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+
+
+def test_there_are_the_five_notebooks():
+    assert [name.partition("_")[0] for name in NAMES] == ["00", "01", "02", "03", "04"]
+
+
+def test_nbstripout_finds_nothing_to_strip():
+    paths = [str(NOTEBOOKS / name) for name in NAMES]
+    subprocess.run([Path(sys.executable).with_name("nbstripout"), "--verify", *paths], check=True)
+
+
+def test_data_and_code_name_no_folder_of_one_machine():
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
+    if not listed:
+        pytest.skip("not a git checkout")
+    personal = re.compile(r"(?<![\w.-])/(?:home/\w|root/|Users/\w)")
+    found = [
+        path
+        for path in listed
+        if (ROOT / path).suffix
+        in (".py", ".ipynb", ".yaml", ".yml", ".toml", ".md", ".json", ".html", ".txt")
+        and (ROOT / path).is_file()
+        and path != "tests/unit/test_project.py"
+        and personal.search((ROOT / path).read_text())
+    ]
+    assert not found
+    assert DATA.is_dir()

@@ -1,0 +1,113 @@
+"""A command and all its descendants end with whoever asked for it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workbook.paths import PROBES
+
+SUPERVISE = [sys.executable, "-I", "-S", str(PROBES / "supervise.py"), "--grace", "0.5", "--"]
+
+# A child that ignores SIGTERM and leaves a grandchild in a session of its own; both write their process ids.
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+inner = "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", inner], start_new_session=True)
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""  # noqa: E501
+
+
+def wait_for(condition, seconds=15.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)
+
+
+def gone(pid):
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def stubborn(tmp_path):
+    """A supervised stubborn family: the supervisor and the ids of child and grandchild."""
+    out = tmp_path / "pids"
+    with out.open("w") as sink:
+        supervisor = subprocess.Popen(
+            [*SUPERVISE, sys.executable, "-c", STUBBORN], stdin=subprocess.PIPE, stdout=sink
+        )
+    wait_for(lambda: len(out.read_text().split()) == 2)
+    family = [int(pid) for pid in out.read_text().split()]
+    yield supervisor, family
+    for pid in family:
+        if not gone(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_closing_the_lifeline_ends_the_whole_family(stubborn):
+    supervisor, family = stubborn
+    supervisor.stdin.close()
+    assert supervisor.wait(15) == 128 + signal.SIGKILL
+    assert all(gone(pid) for pid in family)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_the_whole_family(stubborn, number):
+    supervisor, family = stubborn
+    supervisor.send_signal(number)
+    supervisor.wait(15)
+    assert all(gone(pid) for pid in family)
+
+
+def test_an_asker_that_is_killed_takes_the_family_along(tmp_path):
+    out = tmp_path / "pids"
+    asker = tmp_path / "asker.py"
+    asker.write_text(
+        "import sys, time\nfrom pathlib import Path\nfrom workbook.node.connect import connect\n"
+        f"process = connect('local').start([sys.executable, '-c', {STUBBORN!r}], log=Path({str(out)!r}))\n"
+        "time.sleep(600)\n"
+    )
+    killed = subprocess.Popen([sys.executable, str(asker)])
+    wait_for(lambda: out.exists() and len(out.read_text().split()) == 2)
+    family = [int(pid) for pid in out.read_text().split()]
+    killed.kill()
+    killed.wait()
+    wait_for(lambda: all(gone(pid) for pid in family), seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)]
+)
+def test_the_status_is_the_commands(code, status):
+    supervisor = subprocess.Popen([*SUPERVISE, sys.executable, "-c", code], stdin=subprocess.PIPE)
+    assert supervisor.wait(15) == status
+
+
+def test_a_command_that_is_not_there(tmp_path):
+    done = subprocess.run(
+        [*SUPERVISE, str(tmp_path / "nothing")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 127
+    assert "cannot start" in done.stderr
+
+
+def test_an_orphan_of_an_ended_command_is_ended_too(tmp_path):
+    out = tmp_path / "pid"
+    code = (
+        "import subprocess, sys; "
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True).pid)"
+    )
+    with out.open("w") as sink:
+        supervisor = subprocess.Popen(
+            [*SUPERVISE, sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=sink
+        )
+    assert supervisor.wait(15) == 0
+    assert gone(int(Path(out).read_text()))

@@ -1,0 +1,95 @@
+"""The answers in words follow from the records, and say what is not known."""
+
+import pytest
+
+from tests.unit.test_diagnosis import recorded
+from tests.unit.test_store import ENV, point
+from workbook import verdicts
+from workbook.capture.split import capture_reason, judge
+from workbook.types import CaptureMode, Stage, Status
+
+ALL = [recorded(level, state) for level in range(5) for state in ("cold", "warm")]
+
+
+def bench(concurrency, speed, failed=0):
+    return point().model_copy(update={"concurrency": concurrency, "output_tok_s": speed, "failed": failed})
+
+
+def test_baseline_takes_medians_and_names_the_best():
+    told = verdicts.baseline([bench(1, 10.0), bench(1, 30.0), bench(1, 20.0), bench(4, 500.0)], ENV)
+    assert told.startswith(
+        "20 output tokens/s at concurrency 1, at most 500 at concurrency 4 (4 points, 0 failed"
+    )
+    assert "no figure here speaks for a GPU" in told
+
+
+def test_a_point_with_failed_requests_is_counted_and_not_averaged():
+    told = verdicts.baseline([bench(1, 10.0), bench(1, 9000.0, failed=3)], ENV)
+    assert "10 output tokens/s" in told and "3 failed requests" in told
+
+
+def test_no_good_point_is_said():
+    assert "No benchmark point" in verdicts.baseline([bench(1, 10.0, failed=1)], ENV)
+
+
+def test_a_reproduced_crash_is_a_success():
+    status, told = verdicts.crash(recorded(0, "cold"))
+    assert status is Status.OK
+    assert "stops at _thread.allocate_lock in flashinfer.jit.cpp_ext:get_cuda_path" in told
+
+
+def test_a_call_that_traces_unpatched_is_fixed_upstream():
+    status, told = verdicts.crash(recorded(4, "cold").model_copy(update={"patch_level": 0}))
+    assert status is Status.ALREADY_FIXED_UPSTREAM and "no crash" in told
+
+
+def test_the_patches_name_both_crash_sites_of_a_level():
+    told = verdicts.patches(ALL)
+    assert told.startswith("Level 4 (custom-op) passes; level 0 stops at _thread.allocate_lock")
+    assert "datetime.now in flashinfer.jit.core:register (cold) and stops at posix.stat" in told
+    assert "level 3 is refused: fp4_quantize is a graph break" in told
+
+
+def test_a_level_passes_only_cold_and_warm():
+    assert verdicts.patches([recorded(4, "cold"), recorded(1, "warm")]).startswith("Level 4")
+    half = [recorded(4, "cold"), recorded(1, "warm").model_copy(update={"patch_level": 4})]
+    assert verdicts.patches(half).startswith("No level passes")
+
+
+def test_a_campaign_without_records_says_so():
+    told = verdicts.campaign([], [], [], ENV)
+    assert told[:3] == [
+        "The unpatched call was not traced.",
+        "No patch was tried.",
+        "No throughput was measured.",
+    ]
+    assert "takes a GPU: not measured here" in told[-1]
+
+
+def test_a_campaign_without_a_passing_level_says_so():
+    told = verdicts.campaign([one for one in ALL if one.patch_level < 4], [], [], ENV)
+    assert "Of patch levels 1 to 3 none passes fullgraph." in told
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tp", "mode", "words"),
+    [
+        (0, 1, CaptureMode.PIECEWISE, "needs 1 CUDA device, and this node has none"),
+        (2, 8, CaptureMode.PIECEWISE, "needs 8 CUDA devices, and this node has 2"),
+        (1, 1, CaptureMode.BREAKABLE, "capturing on a GPU is not written yet"),
+        (0, 1, CaptureMode.EAGER, "captures nothing"),
+    ],
+)
+def test_why_nothing_was_captured(gpus, tp, mode, words):
+    assert words in capture_reason(gpus, tp, mode)
+
+
+def test_a_stage_that_was_not_reached_is_absent_and_capture_is_never_passed():
+    error = {"type": "torch._dynamo.exc.Unsupported", "gb_type": "", "message": "", "stack": []}
+    kind = {"tp": 1, "capture_mode": CaptureMode.PIECEWISE}
+    stopped, _ = judge({"import_error": None, "error": error, "num_gpus": 8}, **kind)
+    assert Stage.COMPILE not in stopped and Stage.CAPTURE not in stopped
+    traced, reasons = judge({"import_error": None, "error": None, "num_gpus": 8}, **kind)
+    assert traced[Stage.CAPTURE] is Status.NOT_SUPPORTED_HERE and reasons[Stage.CAPTURE]
+    absent, reasons = judge({"import_error": "ImportError: x", "error": None, "num_gpus": 0}, **kind)
+    assert absent == {Stage.IMPORT: Status.NOT_SUPPORTED_HERE} and "ImportError: x" in reasons[Stage.IMPORT]
