@@ -7,10 +7,9 @@ A patch that does not know the installed code gives `{"patch", "target", "refuse
 
 import difflib
 import inspect
-import json
-import os
 import sys
-import warnings
+
+from workbook_overlay.answer import answer
 
 
 def diffs(patch_name: str) -> list[dict]:
@@ -46,18 +45,12 @@ def diff(patch, module, name: str, sha: str) -> dict:
     }
 
 
-def main() -> int:
-    answer = os.dup(1)
-    os.dup2(2, 1)
-    warnings.filterwarnings("ignore")
+def all_diffs() -> list[dict]:
     from workbook_overlay.declare import declare_gpu
 
     declare_gpu("sm120")  # FlashInfer asks for a GPU when it is imported
-    result = [one for name in sys.argv[1:] for one in diffs(name)]
-    with os.fdopen(answer, "w") as out:
-        json.dump(result, out)
-    return 0
+    return [one for name in sys.argv[1:] for one in diffs(name)]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answer(all_diffs))

@@ -7,13 +7,11 @@ at which SGLang splits. `install_torch_compiled` and `SGLangBackend` are SGLang'
 tensors are FakeTensors that claim to be CUDA tensors, so nothing is computed and nothing captured.
 """
 
-import json
-import logging
-import os
 import sys
 import time
 import types
-import warnings
+
+from workbook_overlay.answer import answer, spec
 
 WEAK_REF = "sglang.srt.model_executor.runner_backend_utils.weak_ref_tensor"
 ATTENTION = "workbook_toy.attention"
@@ -188,16 +186,5 @@ def compile_and_split(torch, flashinfer, sglang, spec: dict, result: dict, expla
     dist.destroy_process_group()
 
 
-def main() -> int:
-    answer = os.dup(1)
-    os.dup2(2, 1)
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.WARNING)
-    result = split(json.loads(sys.argv[1]))
-    with os.fdopen(answer, "w") as out:
-        json.dump(result, out)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answer(lambda: split(spec())))

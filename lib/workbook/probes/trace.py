@@ -7,12 +7,10 @@ Runs on the node, in a process of its own. Without a GPU the inputs are FakeTens
 """
 
 import importlib
-import json
-import logging
-import os
 import sys
 import time
-import warnings
+
+from workbook_overlay.answer import answer, spec
 
 
 def resolve(path: str):
@@ -80,16 +78,5 @@ def trace(spec: dict) -> dict:
     }
 
 
-def main() -> int:
-    answer = os.dup(1)
-    os.dup2(2, 1)  # whatever an import prints goes to stderr; standard output carries the answer alone
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.WARNING)
-    result = trace(json.loads(sys.argv[1]))
-    with os.fdopen(answer, "w") as out:
-        json.dump(result, out)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answer(lambda: trace(spec())))
