@@ -115,7 +115,9 @@ def test_a_newer_schema_is_refused_by_its_version(runs):
 
 
 def test_runs_are_found_oldest_first_and_by_notebook(runs):
-    ids = [make(notebook=name).seal(Status.OK, ENV, verdict="").id for name in ("02_a", "01_b", "01_c", "01_d")]
+    ids = [
+        make(notebook=name).seal(Status.OK, ENV, verdict="").id for name in ("02_a", "01_b", "01_c", "01_d")
+    ]
     assert [run.id for run in store.find("c")] == ids
     assert [run.record.notebook for run in store.find("c", "01_b")] == ["01_b"]
     assert store.campaigns() == ["c"]

@@ -62,9 +62,7 @@ def measure(module: str, spec: dict, point: dict) -> dict:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as stop:  # how the benchmark reports some of its failures
         if stop.code not in (0, None):
-            failed = (
-                stop.code if isinstance(stop.code, str) else f"the client stopped with status {stop.code}"
-            )
+            failed = f"the client stopped: {stop.code}"
     except Exception as error:
         failed = f"{type(error).__name__}: {error}"
     finally:
@@ -75,7 +73,7 @@ def measure(module: str, spec: dict, point: dict) -> dict:
 
 
 def out_of_time(number, frame):
-    raise SystemExit("its time limit passed")  # the one kind of exception that an event loop lets through
+    raise SystemExit("out of time")  # the one kind of exception that an event loop lets through
 
 
 def main(argv: list[str]) -> int:
