@@ -35,22 +35,26 @@ def measure_baseline(study: Study, server: Server) -> tuple[ServeOutcome, list[B
     profile = catalog.load(LaunchProfile, params.profile)
     concurrencies = params.concurrencies or profile.concurrencies
     done = live("Benchmark points", len(concurrencies) * params.repeats)
-    with server:
-        points = run_bench(
-            study.node,
-            server.url,
-            profile,
-            server.model_path,
-            concurrencies=concurrencies,
-            repeats=params.repeats,
-            raw_dir=study.run.raw / "bench",
-            label=params.label,
-            run_id=study.run.id,
-            seed=params.seed,
-            on_point=lambda point: done(f"concurrency {point.concurrency}, {point.output_tok_s:.0f} tok/s"),
-        )
+    try:
+        with server:
+            points = run_bench(
+                study.node,
+                server.url,
+                profile,
+                server.model_path,
+                concurrencies=concurrencies,
+                repeats=params.repeats,
+                raw_dir=study.run.raw / "bench",
+                label=params.label,
+                run_id=study.run.id,
+                seed=params.seed,
+                on_point=lambda point: done(
+                    f"concurrency {point.concurrency}, {point.output_tok_s:.0f} tok/s"
+                ),
+            )
+    finally:  # a server that died is on record too
+        study.run.add_records("serve", [server.outcome])
     study.run.add_table("points", points)
-    study.run.add_records("serve", [server.outcome])
     return server.outcome, points
 
 

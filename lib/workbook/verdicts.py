@@ -20,7 +20,7 @@ def baseline(points: Sequence[BenchPoint], env: EnvSnapshot) -> str:
     failed = sum(point.failed for point in points)
     words = (
         f"{reached[min(reached)]:,.0f} output tokens/s at concurrency {min(reached)}, at most {reached[best]:,.0f} at "
-        f"concurrency {best} ({len(points)} points, {failed} failed requests; {env.hardware})."
+        f"concurrency {best}; {len(points)} points, {failed} failed requests; {env.hardware}."
     )
     return words if env.gpus else words + " A CPU and a toy model: no figure here speaks for a GPU."
 

@@ -18,7 +18,7 @@ def bench(concurrency, speed, failed=0):
 def test_baseline_takes_medians_and_names_the_best():
     told = verdicts.baseline([bench(1, 10.0), bench(1, 30.0), bench(1, 20.0), bench(4, 500.0)], ENV)
     assert told.startswith(
-        "20 output tokens/s at concurrency 1, at most 500 at concurrency 4 (4 points, 0 failed"
+        "20 output tokens/s at concurrency 1, at most 500 at concurrency 4; 4 points, 0 failed"
     )
     assert "no figure here speaks for a GPU" in told
 

@@ -63,7 +63,10 @@ def run_probe(
             "SGLANG_CACHE_DIR": scratch,
             **(env or {}),
         }
-        done = node.run([node.python, str(PROBES / script), *args], timeout_s=timeout_s, env=environment)
+        # -P: a probe named trace.py must not stand in the way of the standard library's own
+        done = node.run(
+            [node.python, "-P", str(PROBES / script), *args], timeout_s=timeout_s, env=environment
+        )
     if raw is not None:
         raw.parent.mkdir(parents=True, exist_ok=True)
         raw.with_suffix(".json").write_text(done.stdout)

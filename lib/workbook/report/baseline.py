@@ -1,6 +1,7 @@
 """What notebook 00 shows: where it ran, the server, throughput and latency."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import pandas as pd
 
@@ -10,6 +11,7 @@ from workbook.report.tables import Table, environment_table, key_value_table, st
 from workbook.types import BenchPoint, EnvSnapshot, ServeOutcome
 
 PACKAGES = ("torch", "sglang", "flashinfer-python", "triton", "transformers", "workbook")
+VERSIONS = ("sglang", "torch")
 
 
 def environment(env: EnvSnapshot) -> Table:
@@ -33,19 +35,18 @@ def frame(points: Sequence[BenchPoint]) -> pd.DataFrame:
     return pd.DataFrame([point.model_dump(mode="json") for point in points])
 
 
-def throughput(points: Sequence[BenchPoint], env: EnvSnapshot) -> Figure:
-    """Output tokens/s against concurrency, every repeat drawn."""
-    return throughput_chart(frame(points), caption=circumstances(env))
+def throughput(points: Sequence[BenchPoint], serve: ServeOutcome, env: EnvSnapshot, when: datetime) -> Figure:
+    """Output tokens/s against concurrency, every repeat drawn.
+
+    Args:
+        serve: the server that was measured.
+        when: the start of the measurement.
+    """
+    versions = ", ".join(f"{name} {env.packages[name]}" for name in VERSIONS if name in env.packages)
+    caption = f"Profile {serve.profile}; {env.hardware}; {versions}; measured on {when:%Y-%m-%d %H:%M} UTC."
+    return throughput_chart(frame(points), caption=caption)
 
 
 def latency(points: Sequence[BenchPoint]) -> Table:
     """TTFT and ITL in milliseconds, where the sample carries the percentile."""
     return bench_table(frame(points))
-
-
-def circumstances(env: EnvSnapshot) -> str:
-    """What a caption has to say of the circumstances: hardware and versions."""
-    versions = ", ".join(
-        f"{name} {env.packages[name]}" for name in ("sglang", "torch") if name in env.packages
-    )
-    return f"{env.hardware}; {versions}."

@@ -37,6 +37,11 @@ class Evidence:
         return self.runs[-1].env
 
     @property
+    def measured(self) -> SealedRun:
+        """The newest run with benchmark points."""
+        return next(run for run in reversed(self.runs) if run.has("points"))
+
+    @property
     def ids(self) -> list[str]:
         return [run.id for run in self.runs]
 

@@ -70,7 +70,9 @@ def throughput(found: Evidence) -> Displayed:
     """Throughput against concurrency, and the latencies."""
     if not found.points:
         return missing("00_baseline")
-    return Group([baseline.throughput(found.points, found.env), baseline.latency(found.points)])
+    run = found.measured
+    figure = baseline.throughput(found.points, found.serves[-1], run.env, run.record.started)
+    return Group([figure, baseline.latency(found.points)])
 
 
 def diffs(found: Evidence) -> Displayed:
