@@ -42,10 +42,13 @@ $(READY): locks/embedded.txt locks/embedded-flashinfer.txt pyproject.toml
 	fi
 	echo "Setting up $(VENV) with $$($(PYTHON) --version): about 3 GB and a few minutes, once."
 	$(PYTHON) -m venv --clear $(VENV)
+	echo "  torch"
 	$(PIP) --constraint locks/embedded.txt $$(grep '^torch==' locks/embedded.txt)
+	echo "  $$(grep -c == locks/embedded.txt) packages"
 	$(PIP) --no-deps --requirement locks/embedded.txt
 	$(PIP) --no-deps --no-build-isolation --editable .
 	if [ ! -e $(FLASHINFER_DIR) ]; then
+	  echo "  $(FLASHINFER), in a folder of its own"
 	  rm -rf $(FLASHINFER_DIR).partial
 	  $(PIP) --no-deps --target $(FLASHINFER_DIR).partial $(FLASHINFER)
 	  mv $(FLASHINFER_DIR).partial $(FLASHINFER_DIR)
