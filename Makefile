@@ -18,25 +18,25 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet
 .PHONY: report test check lab setup lock clean
 
 report: $(READY)  ## set up, run the notebooks in order, render the report
-	$(BIN)/workbook run
+	@$(BIN)/workbook run
 
 test: $(READY)  ## set up, then all that CI checks
-	bash tests/system_packages.sh
+	@bash tests/system_packages.sh
 	$(MAKE) --no-print-directory check
 	$(BIN)/pytest
 
 check: $(READY)  ## lint, format, types
-	$(BIN)/ruff check .
+	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 lab: $(READY)  ## JupyterLab on the notebooks
-	$(BIN)/jupyter lab notebooks
+	@$(BIN)/jupyter lab notebooks
 
 setup: $(READY)
 
 $(READY): locks/embedded.txt locks/embedded-flashinfer.txt pyproject.toml
-	if [ -z "$(PYTHON)" ]; then
+	@if [ -z "$(PYTHON)" ]; then
 	  echo "No Python 3.11 or 3.12 with venv was found. Install one, or run: make PYTHON=/path/to/python3.11" >&2
 	  exit 1
 	fi
@@ -56,7 +56,7 @@ $(READY): locks/embedded.txt locks/embedded-flashinfer.txt pyproject.toml
 	touch $@
 
 lock:  ## make locks/embedded.txt anew from embedded.in and pyproject.toml
-	rm -rf .lock-venv
+	@rm -rf .lock-venv
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet --requirement locks/embedded.in --editable '.[dev]'
 	.lock-venv/bin/pip install --quiet --no-deps torchvision==0.28.0 sglang==0.5.23
@@ -65,4 +65,4 @@ lock:  ## make locks/embedded.txt anew from embedded.in and pyproject.toml
 	rm -rf .lock-venv
 
 clean:  ## remove the set-up; runs and reports stay
-	rm -rf $(VENV) .stacks .lock-venv
+	@rm -rf $(VENV) .stacks .lock-venv

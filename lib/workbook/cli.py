@@ -186,7 +186,7 @@ def _say_verdict(name: str, page: Path) -> None:
     from workbook import store
 
     report_run = store.find(name, "04_report")[-1]
-    out.print(f"\nVerdict: {report_run.record.verdict}\nOpen {page}")
+    out.print(f"\nVerdict:\n{report_run.record.verdict}\n\nOpen {page}")
 
 
 def _print_trace(found: TraceOutcome) -> None:

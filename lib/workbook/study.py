@@ -29,7 +29,7 @@ class Sealed:
 
     def _repr_html_(self) -> str:
         return (
-            f'<p class="verdict"><strong>{escape(self.verdict)}</strong></p>'
+            f'<p class="verdict"><strong>{escape(self.verdict).replace(chr(10), "<br>")}</strong></p>'
             f'<p class="run">Run <code>{escape(self.run_id)}</code>: {escape(self.status)}</p>'
         )
 
