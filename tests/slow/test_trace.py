@@ -43,6 +43,7 @@ def test_the_command_reproduces_the_crash(embedded):
     assert found["blamed"] == "flashinfer.jit.cpp_ext:get_cuda_path"
     functions = [frame["function"] for frame in found["frames"]]
     assert functions[:2] == ["forward", "fp4_quantize"] and "get_cuda_version" in functions
+    assert [frame["lane"] for frame in found["frames"]][:2] == ["model", "flashinfer"]
     assert found["declared"]["inputs"] == "fake CUDA tensors"
     assert found["declared"]["compute_capability"] == [12, 0]
     assert found["stand_ins"] == [] and found["applied"] == []

@@ -5,7 +5,12 @@ from pathlib import Path
 
 
 def relative(path: str) -> str:
-    """`path` from the innermost entry of sys.path on, so that no folder of this machine is told on."""
+    """`path` from the innermost entry of sys.path on, so that no folder of this machine is told on.
+
+    The probe itself is its bare name: it stands for the model that makes the call.
+    """
+    if Path(path).resolve() == Path(sys.argv[0]).resolve():
+        return Path(path).name
     roots = sorted((str(Path(entry).resolve()) for entry in sys.path if entry), key=len, reverse=True)
     resolved = str(Path(path).resolve())
     for root in roots:
