@@ -1,5 +1,6 @@
 """The `workbook` command. Exit status: 0 answered (also "it crashes"), 2 bad arguments, 1 the workbook failed."""
 
+import json
 import os
 import signal
 import sys
@@ -20,7 +21,7 @@ from workbook.boundary.trace import trace as trace_call
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.connect import connect
 from workbook.paths import require_checkout
-from workbook.types import ProcessState, Stack, TraceOutcome
+from workbook.types import ProcessState, Stack, Status, TraceOutcome
 
 if TYPE_CHECKING:
     from workbook.campaign import Finished
@@ -112,6 +113,32 @@ def trace(
         print(found.model_dump_json(indent=2))
     else:
         _print_trace(found)
+
+
+@app.command()
+def blockers(
+    entry: Annotated[str, typer.Argument(help="An entry point, or with --inputs any MODULE:FUNCTION.")],
+    arch: ArchOption = "sm120",
+    inputs: Annotated[
+        Path | None, typer.Option(help="A Python file whose inputs() gives the arguments.")
+    ] = None,
+    stack: StackOption = "embedded",
+    node: NodeOption = "local",
+    as_json: JsonOption = False,
+) -> None:
+    """Every operation that cannot be traced, in order, from one command."""
+    from workbook.boundary.blockers import blockers as find_blockers
+
+    connection, versions = connect(node), catalog.load(Stack, stack)
+    found = find_blockers(connection, versions, entry, arch=arch, inputs=inputs, on_layer=err.print)
+    if as_json:
+        print(json.dumps([one.model_dump(mode="json") for one in found], indent=2))
+        return
+    for one in found:
+        stopped = f"{one.operation} in {one.blamed} ({one.break_id})" if one.status is not Status.OK else "ok"
+        out.print(f"{one.order:2}  {stopped}\n    {one.passed}: {one.how}")
+    for stood_in in found[-1].stand_ins:
+        out.print(f"stood in for: {stood_in}")
 
 
 @app.command(name="exec", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

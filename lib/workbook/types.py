@@ -115,6 +115,30 @@ class TraceOutcome(Record):
     applied: tuple[str, ...] = ()
 
 
+class Blocker(Record):
+    """One layer of `blockers`: what stopped the trace, and how it was passed to reach the next.
+
+    The last of a list says how the tracing ended: status ok, or a blocker that is `not passed`, and why.
+    """
+
+    order: int = Field(ge=1)
+    entry: str
+    arch: str
+    process_state: ProcessState
+    status: Status
+    break_id: str | None = None
+    operation: str | None = None
+    blamed: str | None = None
+    frames: tuple[Frame, ...] = ()
+    message: str = ""
+    passed: Literal["constant", "opaque", "not passed", "end"]
+    how: str
+    seconds: float
+    versions: dict[str, str]
+    declared: Declared | None
+    stand_ins: tuple[str, ...] = ()
+
+
 class TensorInput(Record):
     """An example input of an entry point: dtype as torch names it, shape in elements."""
 

@@ -13,6 +13,7 @@ _CLASS_METHOD = re.compile(
     r"call_method UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\) (?P<name>\w+)"
 )
 _OBJECT_METHOD = re.compile(r"call_method UserDefinedObjectVariable\((?P<owner>\w+)\) (?P<name>\w+)")
+_CLASS_CALL = re.compile(r"call_function UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\)")
 _FUNCTION = re.compile(r"<function (?P<name>\S+) at 0x[0-9a-f]+>")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _EXPLANATION_END = re.compile(r"\n\s*(?:from user code:|Set TORCHDYNAMO_VERBOSE|Exception raised from|\Z)")
@@ -40,12 +41,14 @@ def operation(message: str) -> str | None:
     """
     found = _CONTEXT.search(message)
     if found is None or not found[1].strip():
-        return None
+        return "Tensor.data_ptr" if "Cannot access data pointer" in message else None
     context = found[1].strip()
     if skipped := _SKIPPED.search(context):
         return f"{skipped['module']}.{skipped['name']}"
     if method := _CLASS_METHOD.search(context) or _OBJECT_METHOD.search(context):
         return f"{method['owner'].rpartition('.')[2]}.{method['name']}"
+    if call := _CLASS_CALL.search(context):
+        return call["owner"]
     if function := _FUNCTION.search(context):
         return function["name"]
     return _ADDRESS.sub("", context)[:80]
@@ -83,9 +86,15 @@ def frames(stack: list[dict[str, Any]]) -> tuple[Frame, ...]:
 
 def blamed(chain: tuple[Frame, ...], entry: str) -> str:
     """The innermost function of the entry's own package, as `module:function`; the entry itself if none was entered."""
-    package = entry.partition(".")[0]
-    inside = [frame for frame in chain if frame.module.partition(".")[0] == package]
-    if inside:
-        return f"{inside[-1].module}:{inside[-1].function}"
+    frame = blamed_frame(chain, entry)
+    if frame is not None:
+        return f"{frame.module}:{frame.function}"
     module, _, function = entry.rpartition(".")
     return f"{module}:{function}"
+
+
+def blamed_frame(chain: tuple[Frame, ...], entry: str) -> Frame | None:
+    """The innermost frame in the entry's own package; `entry` is a dotted path or `module:function`."""
+    package = entry.partition(":")[0].partition(".")[0]
+    inside = [frame for frame in chain if frame.module.partition(".")[0] == package]
+    return inside[-1] if inside else None

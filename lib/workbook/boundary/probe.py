@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ def run_probe(
     patch_level: int = 0,
     env: Mapping[str, str] | None = None,
     raw: Path | None = None,
+    on_stderr: Callable[[str], None] | None = None,
 ) -> Any:
     """The JSON that a probe printed.
 
@@ -50,6 +51,7 @@ def run_probe(
         args: its arguments, given as they are.
         timeout_s: seconds after which it is stopped.
         raw: where its standard output (`.json`) and error (`.log`) are kept; the suffix is added.
+        on_stderr: called with each line of its standard error as it is written.
 
     Raises:
         UsageError: FlashInfer is missing, or a patch refused the installed code.
@@ -65,7 +67,10 @@ def run_probe(
         }
         # -P: a probe named trace.py must not stand in the way of the standard library's own
         done = node.run(
-            [node.python, "-P", str(PROBES / script), *args], timeout_s=timeout_s, env=environment
+            [node.python, "-P", str(PROBES / script), *args],
+            timeout_s=timeout_s,
+            env=environment,
+            on_stderr=on_stderr,
         )
     if raw is not None:
         raw.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """The protocol of a node. Whatever touches torch, sglang or flashinfer runs behind it, as a process of its own."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -54,9 +54,18 @@ class NodeConnection(Protocol):
         ...
 
     def run(
-        self, argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        on_stderr: Callable[[str], None] | None = None,
     ) -> Completed:
-        """Run to the end, or stop it (whole group) after `timeout_s` seconds."""
+        """Run to the end, or stop it (whole group) after `timeout_s` seconds.
+
+        Args:
+            on_stderr: called with each line of standard error as it is written.
+        """
         ...
 
     def start(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from workbook.node.base import Completed
@@ -83,14 +83,21 @@ class LocalConnection:
         return {**os.environ, **self.node.env, **(env or {})}
 
     def run(
-        self, argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        on_stderr: Callable[[str], None] | None = None,
     ) -> Completed:
         with tempfile.TemporaryDirectory(prefix="workbook-") as folder:
             stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
             started = time.monotonic()
             process = LocalProcess(argv, self._env(env), stdout, stderr, grace_s=5.0)
             try:
-                status = process.wait(timeout_s)
+                status = (
+                    _wait(process, timeout_s, stderr, on_stderr) if on_stderr else process.wait(timeout_s)
+                )
             finally:
                 final = process.stop()
             return Completed(
@@ -113,6 +120,21 @@ class LocalConnection:
 
     def get(self, remote: Path, local: Path) -> None:
         _copy(remote, local)
+
+
+def _wait(
+    process: LocalProcess, timeout_s: float, written: Path, on_line: Callable[[str], None]
+) -> int | None:
+    """Wait as `LocalProcess.wait` does, and hand over the whole lines of a file meanwhile."""
+    deadline = time.monotonic() + timeout_s
+    with written.open(errors="replace") as lines:
+        pending, status = "", None
+        while status is None and time.monotonic() < deadline:
+            status = process.wait(POLL_S)
+            *whole, pending = (pending + lines.read()).split("\n")
+            for line in whole:
+                on_line(line)
+    return status
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -1,0 +1,238 @@
+"""All that stops a trace, in order: trace, make what failed constant or opaque, trace again; print a JSON object.
+
+    PYTHONPATH=<overlay>:<FlashInfer's folder> python -P blockers.py '{"entry": "flashinfer.fp4_quantize", ...}'
+
+How a function is passed is found from what it did in one eager call, not from a list. That call makes the process warm,
+as a server is when it compiles. Where no kernel can be built, FlashInfer's build and load steps are stood in for.
+"""
+
+import inspect
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from workbook_overlay.answer import answer, spec
+
+MOST = 60
+KERNEL_NOTE = "stand-in, nothing was built; its functions are real tvm_ffi.Function objects without a kernel"
+
+
+@contextmanager
+def without_building(stand_ins):
+    """Within the block FlashInfer's loader runs its own code, but ninja is not started and nothing is loaded."""
+    import types
+
+    import flashinfer.jit.core as core
+    import flashinfer.jit.cpp_ext as cpp_ext
+    import tvm_ffi
+    from workbook_overlay.kernels import StandInModule, do_nothing
+
+    def run(command, *args, **kwargs):
+        if command and str(command[0]).endswith("ninja"):
+            return subprocess.CompletedProcess(command, 0, stdout="", stderr="")
+        return subprocess.run(command, *args, **kwargs)
+
+    def load_module(path, *args, **kwargs):
+        note = f"kernel module {str(path).rpartition('/')[2]}: {KERNEL_NOTE}"
+        if note not in stand_ins:
+            stand_ins.append(note)
+        return StandInModule(tvm_ffi.convert(do_nothing))
+
+    subprocess = cpp_ext.subprocess
+    cpp_ext.subprocess = types.SimpleNamespace(**{**vars(subprocess), "run": run})
+    core.tvm_ffi = types.SimpleNamespace(**{**vars(tvm_ffi), "load_module": load_module})
+    try:
+        yield
+    finally:
+        cpp_ext.subprocess, core.tvm_ffi = subprocess, tvm_ffi
+
+
+def on_stand_in_kernels(call):
+    """A call whose kernels do nothing: a fake tensor has shapes, but no data for a foreign function."""
+    import gc
+
+    from workbook_overlay.kernels import StandInModule, do_nothing
+
+    def around(*args, **kwargs):
+        modules = [one for one in gc.get_objects() if type(one) is StandInModule]
+        kept = [dict(vars(module)) for module in modules]
+        for module in modules:
+            vars(module).update(dict.fromkeys(vars(module), do_nothing))
+        try:
+            return call(*args, **kwargs)
+        finally:
+            for module, attributes in zip(modules, kept, strict=True):
+                vars(module).update(attributes)
+
+    return around
+
+
+def way_past(seen, tries: int, has_kernels: bool, entry_code):
+    """What to try next for a function that stopped the trace `tries` times before, and why; or why nothing is left."""
+    from workbook_overlay.passing import one_value
+
+    if seen is None:
+        return None, "did not run in the eager call, so what it returns is not known"
+    if seen.code is entry_code:
+        return None, "is the traced function itself: its own code is what cannot be traced"
+    if not seen.returned:
+        return None, "did not return in the eager call"
+    if not seen.tensors:
+        if tries:
+            return None, "was made a constant already, and Dynamo cannot take that constant"
+        if not one_value(seen.returned):
+            return None, f"returned different values in its {len(seen.returned)} eager calls"
+        return "constant", f"returns what it returned in the eager call ({type(seen.returned[0]).__name__})"
+    if tries == 0:
+        return "opaque", "is a single node of the graph, as behind torch.compiler.allow_in_graph"
+    if tries == 1 and has_kernels:
+        return "opaque", "is a single node whose shapes come from itself around a kernel that does nothing"
+    return (
+        None,
+        "takes or gives tensors and cannot be run on fake ones: it needs an operator with a fake of its own",
+    )
+
+
+def load_call(asked: dict, stand_ins: list):
+    """The function to trace, its inputs, and contexts for them: a row of the table, or the user's own with a file."""
+    from contextlib import nullcontext
+
+    if asked.get("inputs_file"):
+        import importlib
+        import runpy
+
+        sys.path.insert(0, str(Path(asked["inputs_file"]).parent))
+        module, _, name = asked["entry"].partition(":")
+        function = importlib.import_module(module)
+        for part in name.split("."):
+            function = getattr(function, part)
+        inputs = runpy.run_path(asked["inputs_file"])["inputs"]()
+        return function, tuple(inputs), nullcontext(), nullcontext(), False
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    module, _, name = asked["entry"].rpartition(".")
+    __import__(module)
+    function = getattr(sys.modules[module], name)
+    mode = FakeTensorMode()
+    with mode:
+        inputs = tuple(
+            torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device="cuda")
+            for one in asked["inputs"]
+        )
+    return function, inputs, mode, without_building(stand_ins), True
+
+
+def attempt(function, inputs):
+    """One trace under fullgraph; the exception that stopped it, and the seconds it took."""
+    import torch
+
+    torch._dynamo.reset()
+
+    def forward(*args):
+        return function(*args)
+
+    started = time.perf_counter()
+    try:
+        torch.compile(forward, fullgraph=True, backend="eager")(*inputs)
+    except Exception as error:
+        return error, time.perf_counter() - started
+    return None, time.perf_counter() - started
+
+
+def candidates(error: BaseException, package: str) -> list:
+    """The functions that could be passed to get past a stop, best first.
+
+    First the call that leaves the package for another library, as a whole, since a piece of somebody else's class made
+    constant would leave its object half built; then the package's own functions, innermost first.
+    """
+    from workbook_overlay.explain import relative
+    from workbook_overlay.passing import is_library
+
+    stack = [frame for frame in getattr(error, "real_stack", None) or () if is_library(frame.filename)]
+    tops = [relative(frame.filename).partition("/")[0].removesuffix(".py") for frame in stack]
+    own = [number for number, top in enumerate(tops) if top == package]
+    if not own:
+        return []
+    return stack[own[-1] + 1 : own[-1] + 2] + [stack[number] for number in reversed(own)]
+
+
+class Search:
+    """One function's blockers: what is known of its eager call, and what was tried so far."""
+
+    def __init__(self, function, package: str, seen: dict, has_kernels: bool) -> None:
+        from workbook_overlay.passing import Passed
+
+        self.code = inspect.unwrap(function).__code__
+        self.package, self.seen, self.has_kernels = package, seen, has_kernels
+        self.passed, self.tries = Passed(), {}
+
+    def next(self, error: BaseException) -> tuple[str | None, str]:
+        """Pass one function that stands in the way: how it was passed, or None, and why."""
+        from workbook_overlay.passing import at
+
+        reason = "no function of the traced package is on the stack"
+        for number, frame in enumerate(candidates(error, self.package)):
+            found = at(self.seen, frame.filename, frame.name, frame.lineno)
+            tries = self.tries.get(found and found.code, 0)
+            way, how = way_past(found, tries, self.has_kernels, self.code)
+            if way:
+                self.tries[found.code] = tries + 1
+                if way == "constant":
+                    self.passed.constant(found)
+                else:
+                    self.passed.opaque(found, on_stand_in_kernels if tries else lambda call: call)
+                return way, f"{found.code.co_qualname} {how}"
+            if number == 0:
+                reason = f"{frame.name} {how}"
+        return None, reason
+
+
+def blockers(asked: dict) -> dict:
+    import torch
+    from workbook_overlay import kernels
+    from workbook_overlay.declare import declare_gpu
+    from workbook_overlay.explain import explain
+    from workbook_overlay.passing import watch
+
+    declared = None if asked.get("inputs_file") else declare_gpu(asked["arch"])
+    layers = []
+    try:
+        function, inputs, mode, eager, has_kernels = load_call(asked, kernels.STAND_INS)
+        with mode, eager, watch() as seen:
+            function(*inputs)
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
+    search = Search(function, asked["entry"].partition(":")[0].partition(".")[0], seen, has_kernels)
+    with mode:
+        way = "start"
+        while way is not None and len(layers) < MOST:
+            error, seconds = attempt(function, inputs)
+            if error is None:
+                layers.append(
+                    {"error": None, "seconds": seconds, "passed": "end", "how": "the trace reaches its end"}
+                )
+                break
+            way, how = search.next(error)
+            layers.append(
+                {"error": explain(error), "seconds": seconds, "passed": way or "not passed", "how": how}
+            )
+            print(f"{len(layers)}: {way or 'not passed'}: {how}", file=sys.stderr, flush=True)
+    search.passed.restore()
+    versions = {"python": sys.version.split()[0], "torch": torch.__version__}
+    if "flashinfer" in sys.modules:
+        versions["flashinfer-python"] = sys.modules["flashinfer"].__version__
+    return {
+        "layers": layers,
+        "declared": declared,
+        "input_shapes": [
+            f"{x.dtype} {tuple(x.shape)}".removeprefix("torch.") for x in inputs if hasattr(x, "shape")
+        ],
+        "stand_ins": kernels.STAND_INS,
+        "versions": versions,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(answer(lambda: blockers(spec())))
