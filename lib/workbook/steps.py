@@ -1,6 +1,7 @@
 """The steps of the notebooks: each runs on the study's node, keeps its records in the study's run, and returns them."""
 
 from workbook import catalog
+from workbook.boundary.blockers import blockers
 from workbook.boundary.levels import patch_diffs
 from workbook.boundary.trace import TraceRequest, trace, trace_all
 from workbook.capture.split import split
@@ -12,6 +13,7 @@ from workbook.serving.server import Server, installed_sglang
 from workbook.study import Study
 from workbook.types import (
     BenchPoint,
+    Blocker,
     LaunchProfile,
     PatchDiff,
     ProcessState,
@@ -113,6 +115,14 @@ def capture_command(study: Study) -> str:
     except UsageError as refusal:
         return f"Refused: {refusal}"
     return pasteable(argv, server_env(profile, patch_level=params.patch_level))
+
+
+def list_blockers(study: Study) -> list[Blocker]:
+    """Everything that stops the unpatched entry point, in order."""
+    params = study.params
+    found = blockers(study.node, study.stack, params.entry, arch=params.arch, raw_dir=study.run.raw)
+    study.run.add_records("blockers", found)
+    return found
 
 
 def rehearse_capture(study: Study) -> SplitOutcome:

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import BIN
 from workbook import store
 from workbook.paths import NOTEBOOKS
-from workbook.types import BenchPoint, ServeOutcome, SplitOutcome, Stage, Status, TraceOutcome
+from workbook.types import BenchPoint, Blocker, ServeOutcome, SplitOutcome, Stage, Status, TraceOutcome
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -67,6 +67,8 @@ def test_ten_traces_and_only_level_4_passes(sealed):
     found = sealed("02_flashinfer_patches").records("outcomes", TraceOutcome)
     assert len(found) == 10
     assert {one.patch_level for one in found if one.status is Status.OK} == {4}
+    blockers = sealed("02_flashinfer_patches").records("blockers", Blocker)
+    assert len(blockers) >= 10 and blockers[-1].passed == "end"
 
 
 def test_capture_is_never_shown_as_passed(sealed):

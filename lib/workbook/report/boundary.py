@@ -6,8 +6,8 @@ from workbook.boundary.levels import LEVELS
 from workbook.report.chain import chain_chart
 from workbook.report.figure import Figure
 from workbook.report.group import Group
-from workbook.report.tables import Table, diff_block, key_value_table, outcome_table
-from workbook.types import Declared, PatchDiff, ProcessState, TraceOutcome
+from workbook.report.tables import Cell, Table, diff_block, key_value_table, outcome_table, status_cell
+from workbook.types import Blocker, Declared, PatchDiff, ProcessState, Status, TraceOutcome
 
 
 def declared(found: TraceOutcome) -> Table:
@@ -41,6 +41,22 @@ def chain(found: Sequence[TraceOutcome]) -> Figure:
     return chain_chart(found, levels=LEVELS)
 
 
+def blockers(found: Sequence[Blocker]) -> Table:
+    """Everything in the way, in the order in which a trace meets it, and how each was passed to see the next."""
+    rows = tuple(
+        (
+            one.order,
+            Cell(one.operation or "–", code=bool(one.operation)),
+            Cell(one.blamed or "–", code=bool(one.blamed)),
+            status_cell(one.status, hint=one.message),
+            f"{one.passed}: {one.how}",
+        )
+        for one in found
+    )
+    stops = sum(one.status is not Status.OK for one in found)
+    return Table(("", "operation", "blamed", "status", "passed by"), rows, f"{stops} stops, one process")
+
+
 def diffs(found: Sequence[PatchDiff]) -> Group:
     """What each patch changes, folded, or the sentence with which it refuses."""
     return Group([refusal(one) if one.refused else diff_block(one, expanded=False) for one in found])
@@ -51,10 +67,11 @@ def refusal(diff: PatchDiff) -> Table:
     return key_value_table({diff.target: diff.refused}, f"{diff.patch} refuses")
 
 
-def stand_ins(found: Sequence[TraceOutcome]) -> Table:
-    """What each trace had to stand in for, since no kernel can be built or run without a GPU."""
+def stand_ins(found: Sequence[TraceOutcome], listed: Sequence[Blocker]) -> Table:
+    """What each trace, and the list of blockers, had to stand in for: no kernel is built or run."""
     rows = {
         f"level {one.patch_level}, {one.process_state}": "; ".join(one.stand_ins) or "nothing"
         for one in found
     }
+    rows["everything in the way"] = "; ".join(listed[-1].stand_ins) if listed else "nothing"
     return key_value_table(rows, "Stood in for")

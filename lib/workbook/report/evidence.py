@@ -9,6 +9,7 @@ from workbook.errors import UsageError, WorkbookError
 from workbook.store import SealedRun
 from workbook.types import (
     BenchPoint,
+    Blocker,
     EnvSnapshot,
     PatchDiff,
     ServeOutcome,
@@ -26,6 +27,7 @@ class Evidence:
 
     runs: list[SealedRun]
     outcomes: list[TraceOutcome]
+    blockers: list[Blocker]
     splits: list[SplitOutcome]
     diffs: list[PatchDiff]
     points: list[BenchPoint]
@@ -65,6 +67,7 @@ def gather(campaign: str, runs: str = "") -> Evidence:
         runs=chosen,
         outcomes=_all(chosen, "outcomes", TraceOutcome, notebook="02_flashinfer_patches")
         or _all(chosen, "outcomes", TraceOutcome),
+        blockers=_all(chosen, "blockers", Blocker),
         splits=_all(chosen, "splits", SplitOutcome),
         diffs=_all(chosen, "diffs", PatchDiff),
         points=_all(chosen, "points", BenchPoint),

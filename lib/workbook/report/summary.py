@@ -61,6 +61,11 @@ def chain(found: Evidence) -> Figure | Markup:
     return boundary.chain(found.outcomes) if found.outcomes else missing("the patch levels")
 
 
+def blockers(found: Evidence) -> Displayed:
+    """Everything that is in the way of the unpatched call."""
+    return boundary.blockers(found.blockers) if found.blockers else missing("the list of blockers")
+
+
 def pieces(found: Evidence) -> Displayed:
     """What SGLang's compile step made of the small module."""
     return Group([capture.summary(one) for one in found.splits]) if found.splits else missing("03_piecewise")
