@@ -177,6 +177,23 @@ def patch_show(
         out.print(diff.refused or diff.diff)
 
 
+@patch_app.command("verify")
+def patch_verify(
+    number: Annotated[int, typer.Argument(metavar="N")],
+    stack: StackOption = "embedded",
+    node: NodeOption = "local",
+) -> None:
+    """Whether each target of a level is what its patch expects, or already cured upstream; exit status 2 if unknown."""
+    found = patch_diffs(connect(node), catalog.load(Stack, stack), number)
+    for one in found:
+        known = f"as in FlashInfer {one.known_in} (source hash {one.source_sha256[:12]})"
+        out.print(f"{one.patch}: {one.target}: {'refused' if one.refused else known}")
+        for cure in one.cures:
+            out.print(f"  already cured upstream: {cure}")
+    if refusals := [one.refused for one in found if one.refused]:
+        raise UsageError("; ".join(refusals) + ".")
+
+
 @stack_app.command("list")
 def stack_list() -> None:
     """The stacks, their versions and what each is for."""

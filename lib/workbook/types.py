@@ -173,6 +173,7 @@ class PatchDiff(Record):
     known_in: str = ""
     diff: str = ""
     refused: str = ""
+    cures: tuple[str, ...] = ()
 
 
 class Piece(Record):

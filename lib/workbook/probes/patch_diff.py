@@ -3,6 +3,7 @@
     PYTHONPATH=<overlay>:<FlashInfer's folder> python patch_diff.py custom_op [NAME...]
 
 A patch that does not know the installed code gives `{"patch", "target", "refused"}` instead of a diff.
+`cures` is what upstream already does about the function.
 """
 
 import difflib
@@ -13,17 +14,18 @@ from workbook_overlay.answer import answer
 
 
 def diffs(patch_name: str) -> list[dict]:
-    from workbook_overlay import patches
+    from workbook_overlay import patches, upstream
 
     patch = patches.load(patch_name)
     module = patches.target(patch)
     if module is None:
         return [{"patch": patch.NAME, "target": patch.TARGETS[0], "refused": "no such module is installed"}]
+    cured = upstream.cures(module) if "fp4_quantize" in patch.KNOWN else []
     try:
         hashes = patches.check(patch, module)
     except patches.PatchRefused as refusal:
-        return [{"patch": patch.NAME, "target": module.__name__, "refused": str(refusal)}]
-    return [diff(patch, module, name, sha) for name, sha in hashes.items()]
+        return [{"patch": patch.NAME, "target": module.__name__, "refused": str(refusal), "cures": cured}]
+    return [diff(patch, module, name, sha) | {"cures": cured} for name, sha in hashes.items()]
 
 
 def diff(patch, module, name: str, sha: str) -> dict:
