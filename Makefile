@@ -15,6 +15,11 @@ FLASHINFER := $(shell cat locks/embedded-flashinfer.txt)
 FLASHINFER_DIR := .stacks/$(subst ==,-,$(FLASHINFER))
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet
 
+# A checkout that was moved needs its environment anew: scripts in it name their folder.
+ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
+$(shell rm -f $(READY))
+endif
+
 .PHONY: report test check lab setup lock clean
 
 report: $(READY)  ## set up, run the notebooks in order, render the report
@@ -53,7 +58,7 @@ $(READY): locks/embedded.txt locks/embedded-flashinfer.txt pyproject.toml
 	  $(PIP) --no-deps --target $(FLASHINFER_DIR).partial $(FLASHINFER)
 	  mv $(FLASHINFER_DIR).partial $(FLASHINFER_DIR)
 	fi
-	touch $@
+	echo "$(CURDIR)" > $@
 
 lock:  ## make locks/embedded.txt anew from embedded.in and pyproject.toml
 	@rm -rf .lock-venv

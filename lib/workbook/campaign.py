@@ -1,6 +1,8 @@
 """The notebooks in order, with papermill, then the report."""
 
 import ast
+import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import papermill
+from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from workbook import store
@@ -20,6 +23,10 @@ from workbook.report.html import render
 
 ORDER: tuple[type[Params], ...] = (BaselineParams, CrashParams, PatchesParams, PiecewiseParams, ReportParams)
 REPORT = ReportParams.notebook
+REQUEST = "request.json"
+PAGE = "notebook.html"
+# A kernel named python3 that the user has elsewhere must not take the place of this environment's.
+os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
 TITLES = {
     "00_baseline": "Baseline",
     "01_dynamo_crash": "The crash",
@@ -91,6 +98,28 @@ def plan(models: Sequence[type[Params]], given: Mapping[str, Any]) -> dict[type[
     return chosen
 
 
+def keep_request(campaign: str, only: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Keep what a campaign was asked for, so that it can go on with the same."""
+    folder = store.make_folder(runs_dir() / campaign, store.RUNS_HINT)
+    store.write_text(folder / REQUEST, json.dumps({"only": list(only), "given": dict(given)}, indent=1))
+
+
+def kept_request(campaign: str) -> tuple[list[str], dict[str, Any]]:
+    """What a campaign was asked for.
+
+    Raises:
+        UsageError: there is no such campaign, or it was not started by `workbook run`.
+    """
+    try:
+        request = json.loads((runs_dir() / campaign / REQUEST).read_text())
+        return list(request["only"]), dict(request["given"])
+    except (OSError, ValueError, KeyError, TypeError):
+        known = ", ".join(store.campaigns()) or "none yet"
+        raise UsageError(
+            f"Campaign {campaign!r} cannot be resumed: it has no {REQUEST}.", f"Known: {known}."
+        ) from None
+
+
 def run(
     campaign: str,
     parameters: Mapping[type[Params], Mapping[str, Any]],
@@ -102,26 +131,26 @@ def run(
 
     Args:
         parameters: what `plan` gave.
-        resume: leave out notebooks that have a sealed run in this campaign, but for the report.
+        resume: leave out notebooks that have a sealed and rendered run in this campaign, but for the report.
         on_done: called after each notebook.
 
     Raises:
-        WorkbookError: a notebook failed; the message is its own last word, and names the notebook as far as it got.
+        WorkbookError: a notebook failed (the message is its own last word), or another process runs this campaign.
     """
     require_checkout()
-    for model, values in parameters.items():
-        before = store.find(campaign, model.notebook)
-        if resume and before and model is not ReportParams:
-            on_done(Finished(before[-1], 0.0, reused=True))
-            continue
-        on_done(_execute(model.notebook, {**values, "campaign": campaign}))
+    with store.locked(campaign):
+        for model, values in parameters.items():
+            before = [one for one in store.find(campaign, model.notebook) if (one.path / PAGE).is_file()]
+            if resume and before and model is not ReportParams:
+                on_done(Finished(before[-1], 0.0, reused=True))
+            else:
+                on_done(_execute(model.notebook, {**values, "campaign": campaign}))
     return reports_dir() / campaign / "index.html"
 
 
 def _execute(notebook: str, values: Mapping[str, Any]) -> Finished:
     """One notebook: executed beside the runs, then moved into the run that it sealed, and rendered."""
     folder = runs_dir() / values["campaign"]
-    folder.mkdir(parents=True, exist_ok=True)
     executed = folder / f"{notebook}.running.ipynb"
     known = {one.id for one in store.find(values["campaign"], notebook)}
     started = time.monotonic()
@@ -141,12 +170,17 @@ def _execute(notebook: str, values: Mapping[str, Any]) -> Finished:
         raise WorkbookError(
             f"{notebook}: {error.evalue or error.ename}", f"As far as it got: {failed}"
         ) from error
+    except (DeadKernelError, RuntimeError) as error:
+        last = str(error).strip().partition("\n")[0]
+        raise WorkbookError(
+            f"{notebook}: its kernel died or did not start: {last}", f"As far as it got: {executed}"
+        ) from error
     new = [one for one in store.find(values["campaign"], notebook) if one.id not in known]
     if not new:
         raise WorkbookError(f"{notebook} ended without sealing a run.", f"See {executed}.")
     sealed = new[-1]
     kept = executed.replace(sealed.path / "notebook.ipynb")
-    page = render(kept, sealed.path / "notebook.html", title=TITLES[notebook])
+    page = render(kept, sealed.path / PAGE, title=TITLES[notebook])
     if notebook == REPORT:
         publish(page, reports_dir() / values["campaign"] / "index.html")
     return Finished(sealed, time.monotonic() - started)
@@ -154,5 +188,5 @@ def _execute(notebook: str, values: Mapping[str, Any]) -> Finished:
 
 def publish(page: Path, target: Path) -> None:
     """Put a rendered page where its readers look for it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    store.write_text(target, page.read_text())
+    store.make_folder(target.parent, "Set WORKBOOK_REPORTS to a folder that is writable.")
+    store.write_text(target, page.read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -15,7 +16,7 @@ from rich.console import Console
 from workbook import catalog
 from workbook.boundary.entries import ENTRIES
 from workbook.boundary.levels import LEVELS, level, patch_diffs
-from workbook.boundary.probe import overlay_env
+from workbook.boundary.probe import flashinfer_dir, how_to_get, overlay_env
 from workbook.boundary.trace import TraceRequest
 from workbook.boundary.trace import trace as trace_call
 from workbook.errors import UsageError, WorkbookError
@@ -46,7 +47,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing
 
 @app.command()
 def run(
-    node: NodeOption = "local",
+    node: NodeOption = "",
     only: Annotated[str, typer.Option(help="Notebooks by number, such as 00,01.")] = "",
     campaign: Annotated[str, typer.Option(help="The folder's name; the time by default.")] = "",
     resume: Annotated[str, typer.Option(metavar="CAMPAIGN", help="Go on where this campaign stopped.")] = "",
@@ -58,28 +59,42 @@ def run(
     from workbook import (
         campaign as campaigns,
     )  # papermill and pandas take seconds that `trace` need not wait for
-    from workbook import store
 
     require_checkout()
-    given = dict(_name_value(one) for one in parameter or [])
-    if resume and not store.find(resume):
+    if resume and (node or only or campaign or parameter):
         raise UsageError(
-            f"Campaign {resume!r} has no finished run to go on from;", f"known: {_known_campaigns()}."
+            "--resume goes on with what the campaign was asked for;",
+            "leave out --node, --only, --campaign and -p.",
         )
+    if resume:
+        wanted, given = campaigns.kept_request(resume)
+    else:
+        wanted = [part.strip() for part in only.split(",")] if only else []
+        given = {"node": node or "local"} | dict(_name_value(one) for one in parameter or [])
+    if "campaign" in given:
+        raise UsageError("-p campaign is not taken;", "give --campaign NAME.")
     name = resume or campaign or campaigns.new_name()
-    models = campaigns.choose([part.strip() for part in only.split(",") if part.strip()])
-    parameters = campaigns.plan(models, {"node": node, **given, "campaign": name})
-    out.print(f"Campaign {name}: {', '.join(model.notebook for model in models)} on node {node}.")
+    models = campaigns.choose(wanted)
+    parameters = campaigns.plan(models, given | {"campaign": name})
+    campaigns.keep_request(name, wanted, given)
+    out.print(f"Campaign {name}: {', '.join(model.notebook for model in models)} on node {given['node']}.")
     try:
         page = campaigns.run(name, parameters, resume=bool(resume), on_done=_tell)
     except KeyboardInterrupt:
-        err.print(f"workbook: interrupted; nothing is left running. To go on: workbook run --resume {name}")
+        err.print(
+            f"workbook: interrupted; what was started is being stopped. To go on: workbook run --resume {name}"
+        )
         raise typer.Exit(130) from None
     _say_verdict(name, page)
 
 
 @app.command()
-def report(campaign: Annotated[str, typer.Argument(help="The newest by default.")] = "") -> None:
+def report(
+    campaign: Annotated[str, typer.Argument(help="The newest by default.")] = "",
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A parameter of 04_report.")
+    ] = None,
+) -> None:
     """Gather a campaign's records and render its report anew."""
     from workbook import campaign as campaigns
     from workbook import store
@@ -89,8 +104,11 @@ def report(campaign: Annotated[str, typer.Argument(help="The newest by default."
     known = store.campaigns()
     name = campaign or (known[-1] if known else "")
     if name not in known:
-        raise UsageError(f"No campaign {name!r};", f"known: {_known_campaigns()}.")
-    page = campaigns.run(name, campaigns.plan([ReportParams], {"campaign": name}), on_done=_tell)
+        raise UsageError(
+            f"No campaign {name!r};" if name else "No campaign yet;", f"known: {_known_campaigns()}."
+        )
+    given = dict(_name_value(one) for one in parameter or []) | {"campaign": name}
+    page = campaigns.run(name, campaigns.plan([ReportParams], given), on_done=_tell)
     _say_verdict(name, page)
 
 
@@ -149,20 +167,29 @@ def exec_(context: typer.Context, patch_level: LevelOption = 0, stack: StackOpti
         raise UsageError(
             "No command was given.", "Write it after --: workbook exec --patch-level 4 -- python x.py"
         )
-    env = os.environ | overlay_env(catalog.load(Stack, stack), patch_level)
+    versions = catalog.load(Stack, stack)
+    if not flashinfer_dir(versions).is_dir() and find_spec("flashinfer") is None:
+        raise UsageError(
+            f"No FlashInfer {versions.flashinfer} in {flashinfer_dir(versions)}.", how_to_get(versions)
+        )
+    env = os.environ | overlay_env(versions, patch_level)
     # The workbook's own environment first, so that `python` is the one that has torch.
     env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), env.get("PATH", "")])  # noqa: PTH120
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # Python's own settings must not reach the command
     try:
         os.execvpe(context.args[0], context.args, env)
-    except OSError as error:
-        raise UsageError(f"Cannot run {context.args[0]!r}: {error.strerror}.") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"Cannot run {context.args[0]!r}: {error}.") from error
 
 
 @patch_app.command("list")
 def patch_list() -> None:
     """The levels, what each changes and what is expected of it."""
     for one in LEVELS:
-        out.print(f"{one.level}  {one.name:17} {one.changes}\n   {'':17} under fullgraph: {one.expected}")
+        out.print(
+            f"{one.level}  {one.name:17} {one.changes}\n   {'':17} expected under fullgraph: {one.expected}"
+        )
 
 
 @patch_app.command("show")
@@ -211,7 +238,7 @@ def _name_value(text: str) -> tuple[str, Any]:
         raise UsageError(f"-p {text!r} is not NAME=VALUE.", "For example: -p patch_level=2")
     try:
         return name, yaml.safe_load(value) if value else ""
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"-p {name}: {value!r} cannot be read as a value.") from error
 
 
@@ -259,6 +286,9 @@ def main() -> None:
     except WorkbookError as error:
         err.print(f"workbook: {error}")
         sys.exit(error.exit_status)
+    except OSError as error:  # a full disk, a folder that is not ours
+        err.print(f"workbook: {error.filename or 'output'}: {error.strerror or error}.")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ papermill only warns at a misspelt name and passes wrong types on; these models 
 import ast
 import itertools
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Self
@@ -56,8 +57,13 @@ def _capture_mode(value: Any) -> Any:
 def _int_list(value: Any) -> Any:
     """`"1,4,16"`, a single number or a list: papermill hands over whichever was written."""
     if isinstance(value, str):
-        return [int(part) if part.strip().isdigit() else part for part in value.split(",") if part.strip()]
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        return [int(part) if re.fullmatch(r"\d{1,9}", part, re.ASCII) else part for part in parts]
     return [value] if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _distinct(values: list[int]) -> list[int]:
+    return list(dict.fromkeys(values))
 
 
 Name = Annotated[str, _checked(_check_name)]
@@ -66,9 +72,20 @@ ProfileName = Annotated[str, _known(LaunchProfile)]
 StackName = Annotated[str, _known(Stack)]
 EntryPath = Annotated[str, _checked(entry)]
 ArchName = Annotated[str, _checked(check_arch)]
-Level = Annotated[int, Field(ge=0, le=len(LEVELS) - 1)]
-LevelList = Annotated[list[Level], BeforeValidator(_int_list), Field(min_length=1)]
-ConcurrencyList = Annotated[list[Annotated[int, Field(ge=1, le=65536)]], BeforeValidator(_int_list)]
+TOP = len(LEVELS) - 1
+Level = Annotated[int, Field(ge=0, le=TOP)]
+LevelList = Annotated[
+    list[Level],
+    BeforeValidator(_int_list),
+    AfterValidator(_distinct),
+    Field(min_length=1, description=f"integers from 0 to {TOP}, comma-separated, are allowed."),
+]
+ConcurrencyList = Annotated[
+    list[Annotated[int, Field(ge=1, le=65536)]],
+    BeforeValidator(_int_list),
+    AfterValidator(_distinct),
+    Field(description="integers from 1 to 65536, comma-separated, are allowed."),
+]
 
 
 class Params(BaseModel):
@@ -116,11 +133,14 @@ class Params(BaseModel):
             return f"{name} is not a parameter of {cls.notebook}; {hint}"
         if first["type"] == "missing":
             return f"{name} is missing from the parameters of {cls.notebook}."
-        return f"{name} = {first['input']!r} will not do: {_rule(cls, name, first['msg'])}"
+        value = reprlib.repr(first["input"])
+        return f"{name} = {value} will not do: {_rule(cls, name, first['msg'])}"
 
 
 def _rule(model: type[Params], name: str, message: str) -> str:
-    """The allowed range where the field has one, else pydantic's words."""
+    """What the field says is allowed, its range where it has one, else pydantic's words."""
+    if described := model.model_fields[name].description:
+        return described
     bounds = {
         key: getattr(one, key)
         for one in model.model_fields[name].metadata
@@ -158,7 +178,7 @@ class BaselineParams(Params):
     profile: ProfileName
     concurrencies: ConcurrencyList
     repeats: Annotated[int, Field(ge=1, le=100)]
-    seed: Annotated[int, Field(ge=0)]
+    seed: Annotated[int, Field(ge=0, le=2**31)]  # numpy, which the benchmark seeds, takes 32 bits
 
 
 class CrashParams(Params):

@@ -4,10 +4,13 @@
     run.json  env.json  raw/  <table>.parquet  <records>.json  notebook.ipynb  notebook.html
 """
 
+import fcntl
+import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +24,7 @@ from workbook.paths import runs_dir
 from workbook.types import SCHEMA_VERSION, EnvSnapshot, Record, RunRecord, Status
 
 PARTIAL = ".partial"
+RUNS_HINT = "Set WORKBOOK_RUNS to a folder that is writable."
 R = TypeVar("R", bound=Record)
 
 
@@ -28,7 +32,7 @@ def write_text(path: Path, text: str) -> None:
     """Write beside and rename, flushed to disk: `path` is the old text or the new, never a half."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(3)}")
     try:
-        with beside.open("w") as out:
+        with beside.open("w", encoding="utf-8") as out:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
@@ -38,6 +42,43 @@ def write_text(path: Path, text: str) -> None:
         raise WorkbookError(
             f"Cannot write {path}: {error.strerror}.", "Nothing half-written was left."
         ) from error
+
+
+def make_folder(path: Path, hint: str) -> Path:
+    """A folder that is there afterwards.
+
+    Raises:
+        WorkbookError: it cannot be made; `hint` says what to do.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkbookError(f"Cannot make the folder {path}: {error.strerror}.", hint) from error
+    return path
+
+
+@contextmanager
+def locked(campaign: str) -> Iterator[None]:
+    """Within the block no other `workbook run` works in this campaign's folder.
+
+    Raises:
+        WorkbookError: another one does.
+    """
+    folder = make_folder(runs_dir() / campaign, RUNS_HINT)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise WorkbookError(
+                f"Campaign {campaign} is being run by another process.",
+                "Wait for it, or give --campaign NAME.",
+            ) from None
+        yield
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -98,6 +139,8 @@ class Run:
             error=error,
         )
         write_text(self.path / "env.json", env.model_dump_json(indent=1))
+        files = {path.name: sha256(path) for path in sorted(self.path.iterdir()) if path.is_file()}
+        record = record.model_copy(update={"files": files})
         write_text(self.path / "run.json", record.model_dump_json(indent=1))
         final = self.path.with_name(self.id)
         try:
@@ -127,7 +170,7 @@ class SealedRun:
 
     def has(self, name: str) -> bool:
         """Whether the run kept records of this name."""
-        return (self.path / f"{name}.json").is_file()
+        return f"{name}.json" in self.record.files
 
     def records(self, name: str, kind: type[R]) -> list[R]:
         """The records kept as `<name>.json`.
@@ -138,10 +181,8 @@ class SealedRun:
         path = self.path / f"{name}.json"
         try:
             return [kind.model_validate(one) for one in json.loads(path.read_text())]
-        except (OSError, ValueError) as error:
-            raise WorkbookError(
-                f"{path} is missing or damaged.", "Run the notebook that makes it again."
-            ) from error
+        except (OSError, ValueError, TypeError) as error:
+            raise _damaged(path) from error
 
     def table(self, name: str) -> pd.DataFrame:
         """The table kept as `<name>.parquet`."""
@@ -157,13 +198,7 @@ def create(campaign: str, notebook: str, label: str, params: dict[str, Any]) -> 
     started = datetime.now(UTC)
     run_id = f"{started:%Y%m%dT%H%M%SZ}-{notebook}-{label}-{secrets.token_hex(3)}"
     path = runs_dir() / campaign / f"{run_id}{PARTIAL}"
-    try:
-        (path / "raw").mkdir(parents=True)
-    except OSError as error:
-        raise WorkbookError(
-            f"Cannot make the run folder {path}: {error.strerror}.",
-            "Set WORKBOOK_RUNS to a folder that is writable.",
-        ) from error
+    make_folder(path / "raw", RUNS_HINT)
     return Run(run_id, campaign, notebook, label, params, started, path)
 
 
@@ -172,13 +207,18 @@ def load(path: Path) -> SealedRun:
 
     Raises:
         UsageError: there is no such run, or it is partial.
-        WorkbookError: its record is damaged or of another schema version.
+        WorkbookError: its record is damaged or of another schema version, or one of its files is not as it was.
     """
     if path.name.endswith(PARTIAL):
         raise UsageError(f"Run {path.name} was never finished.", "Run its notebook again.")
     if not (path / "run.json").is_file():
         raise UsageError(f"No run in {path}.")
-    return SealedRun(_parse(RunRecord, path / "run.json"), path)
+    record = _parse(RunRecord, path / "run.json")
+    for name, expected in record.files.items():
+        file = path / name
+        if not file.is_file() or sha256(file) != expected:
+            raise _damaged(file)
+    return SealedRun(record, path)
 
 
 def find(campaign: str, notebook: str | None = None) -> list[SealedRun]:
@@ -200,8 +240,14 @@ def partials(campaign: str) -> list[str]:
 
 def campaigns() -> list[str]:
     """The campaigns that have a folder, oldest first."""
-    folders = [path for path in runs_dir().glob("*/") if path.is_dir()]
+    folders = list(runs_dir().glob("*/"))
     return [path.name for path in sorted(folders, key=lambda path: path.stat().st_mtime)]
+
+
+def _damaged(path: Path) -> WorkbookError:
+    return WorkbookError(
+        f"{path} is missing or damaged.", "Delete that run's folder and run its notebook again."
+    )
 
 
 def _parse(kind: type[R], path: Path) -> R:
@@ -215,6 +261,4 @@ def _parse(kind: type[R], path: Path) -> R:
             )
         return kind.model_validate_json(text)
     except (OSError, ValueError, ValidationError, AttributeError) as error:
-        raise WorkbookError(
-            f"{path} is missing or damaged.", "Delete that run's folder and run it again."
-        ) from error
+        raise _damaged(path) from error

@@ -12,7 +12,7 @@ SCHEMA_VERSION = 1
 class Record(BaseModel):
     """Base of everything that is stored: immutable, and no field passes unnoticed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Status(StrEnum):
@@ -300,7 +300,7 @@ class EnvSnapshot(Record):
 
 
 class RunRecord(Record):
-    """One run of one notebook."""
+    """One run of one notebook. `files` are the names and SHA-256 of its records and tables."""
 
     schema_version: Literal[1] = 1
     id: str
@@ -314,6 +314,7 @@ class RunRecord(Record):
     ended: datetime
     error: str = ""
     verdict: str = ""
+    files: dict[str, str] = {}
 
 
 class Node(Record):

@@ -4,14 +4,30 @@ from collections.abc import Sequence
 from statistics import median
 
 from workbook.boundary.levels import level
-from workbook.types import BenchPoint, EnvSnapshot, SplitOutcome, Stage, Status, TraceOutcome
+from workbook.types import (
+    BenchPoint,
+    EnvSnapshot,
+    ServeOutcome,
+    SplitOutcome,
+    Stage,
+    Status,
+    TraceOutcome,
+)
 
 
-def baseline(points: Sequence[BenchPoint], env: EnvSnapshot) -> str:
-    """What the server reached, and on what; throughput is the median over repeats without failed requests."""
+def baseline(serve: ServeOutcome, points: Sequence[BenchPoint], env: EnvSnapshot) -> tuple[Status, str]:
+    """Whether the server held out, and what it reached. The status is the server's, or crashed without a point."""
+    if serve.status is not Status.OK:
+        told = f"The server of profile {serve.profile} {serve.reason or 'failed'}: its figures do not count."
+        return serve.status, told
+    if not [point for point in points if point.completed and not point.failed]:
+        return Status.CRASHED, "No benchmark point was completed without failed requests."
+    return Status.OK, throughput(points, env)
+
+
+def throughput(points: Sequence[BenchPoint], env: EnvSnapshot) -> str:
+    """What was reached: the median over repeats without failed requests, of which there must be one."""
     good = [point for point in points if point.completed and not point.failed]
-    if not good:
-        return "No benchmark point was completed without failed requests."
     by_concurrency = {point.concurrency: [] for point in good}  # type: dict[int, list[float]]
     for point in good:
         by_concurrency[point.concurrency].append(point.output_tok_s)
@@ -32,6 +48,8 @@ def crash(outcome: TraceOutcome) -> tuple[Status, str]:
             Status.ALREADY_FIXED_UPSTREAM,
             f"{outcome.entry} traces without a patch: no crash with these versions.",
         )
+    if outcome.status not in (Status.DYNAMO_UNSUPPORTED, Status.GRAPH_BREAK):
+        return outcome.status, f"Not reproduced: {outcome.entry} {stop(outcome)}."
     return (
         Status.OK,
         f"Reproduced: {outcome.entry} under fullgraph {stop(outcome)}, {outcome.seconds:.1f} s into the trace.",
@@ -44,7 +62,9 @@ def stop(outcome: TraceOutcome) -> str:
         return "passes"
     if outcome.status is Status.GRAPH_BREAK:
         return f"is refused: {outcome.operation} is a graph break"
-    return f"stops at {outcome.operation} in {outcome.blamed}"
+    if outcome.status is Status.CRASHED:
+        return f"fails outside of Dynamo: {outcome.message.partition(chr(10))[0][:200]}"
+    return f"stops at {outcome.operation or 'an operation without a name'} in {outcome.blamed}"
 
 
 def patches(outcomes: Sequence[TraceOutcome]) -> str:
@@ -83,13 +103,16 @@ def piecewise(split: SplitOutcome) -> tuple[Status, str]:
 def campaign(
     outcomes: Sequence[TraceOutcome],
     splits: Sequence[SplitOutcome],
+    serves: Sequence[ServeOutcome],
     points: Sequence[BenchPoint],
     env: EnvSnapshot,
 ) -> list[str]:
     """The verdict of a campaign: why it dies, what gets past it, what it is worth. What is unknown is said."""
     sentences = [_why(outcomes), _what_passes(outcomes)]
     sentences += [piecewise(split)[1] for split in splits]
-    sentences.append(f"Baseline: {baseline(points, env)}" if points else "No throughput was measured.")
+    sentences += [
+        f"Baseline: {baseline(serves[-1], points, env)[1]}" if serves else "No throughput was measured."
+    ]
     if not env.gpus:
         sentences.append(
             "What capture is worth, and whether the answers stay right, takes a GPU: not measured here."

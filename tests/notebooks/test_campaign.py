@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.conftest import BIN
+from workbook import campaign as campaign_module
 from workbook import store
 from workbook.paths import NOTEBOOKS
 from workbook.types import BenchPoint, Blocker, ServeOutcome, SplitOutcome, Stage, Status, TraceOutcome
@@ -33,11 +35,13 @@ def test_it_ends_with_the_verdict_and_the_file_to_open(campaign):
 
 
 def test_every_notebook_left_one_sealed_run_and_no_partial_one(campaign):
-    folders = sorted(path.name for path in campaign.runs.iterdir())
+    folders = sorted(path.name for path in campaign.runs.iterdir() if path.is_dir())
+    files = {path.name for path in campaign.runs.iterdir() if path.is_file()}
+    assert files == {".lock", "request.json"}
     assert [name.split("-")[1] for name in folders] == [
         "00_baseline", "01_dynamo_crash", "02_flashinfer_patches", "03_piecewise", "04_report",
     ]  # fmt: skip
-    for path in campaign.runs.iterdir():
+    for path in filter(Path.is_dir, campaign.runs.iterdir()):
         assert {"run.json", "env.json", "raw", "notebook.ipynb", "notebook.html"} <= {
             one.name for one in path.iterdir()
         }
@@ -69,6 +73,11 @@ def test_ten_traces_and_only_level_4_passes(sealed):
     assert {one.patch_level for one in found if one.status is Status.OK} == {4}
     blockers = sealed("02_flashinfer_patches").records("blockers", Blocker)
     assert len(blockers) >= 10 and blockers[-1].passed == "end"
+
+
+def test_every_trace_has_its_raw_output(sealed):
+    raw = {path.name for path in (sealed("02_flashinfer_patches").path / "raw").iterdir()}
+    assert len([name for name in raw if name.endswith(".json") and "-level" in name]) == 10
 
 
 def test_capture_is_never_shown_as_passed(sealed):
@@ -175,3 +184,4 @@ def test_a_killed_campaign_leaves_no_process_and_no_run_that_loads(tmp_path, num
         assert process.returncode == 130
         assert "To go on: workbook run --resume killed" in said
     assert store.find("killed") == [] and len(store.partials("killed")) == 1
+    assert campaign_module.kept_request("killed") == (["00"], {"node": "local"})

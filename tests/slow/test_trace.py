@@ -49,6 +49,25 @@ def test_the_command_reproduces_the_crash(embedded):
     assert found["stand_ins"] == [] and found["applied"] == []
 
 
+def test_every_trace_keeps_a_raw_file_of_its_own(node, embedded, tmp_path):
+    for state in ProcessState:
+        trace(node, embedded, TraceRequest(process_state=state), tmp_path)
+    assert len(list(tmp_path.glob("*.json"))) == len(list(tmp_path.glob("*.log"))) == 2
+
+
+@pytest.mark.parametrize("name", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE", "FLASHINFER_LOGLEVEL"])
+def test_a_variable_that_would_change_the_question_is_left_out(node, embedded, monkeypatch, name):
+    monkeypatch.setenv(name, "1")
+    found = trace(node, embedded, TraceRequest())
+    assert (found.status, found.operation) == (Status.DYNAMO_UNSUPPORTED, "_thread.allocate_lock")
+
+
+def test_a_sitecustomize_that_prints_does_no_harm(node, embedded, monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('{good morning')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert trace(node, embedded, TraceRequest(patch_level=4)).status is Status.OK
+
+
 def test_with_cuda_home_the_version_lookup_is_blamed(node, embedded, monkeypatch):
     monkeypatch.setenv("CUDA_HOME", "/nowhere")
     found = trace(node, embedded, TraceRequest())
@@ -128,7 +147,7 @@ def test_sglangs_own_machinery_splits_what_traces(node, embedded, level, traced)
     # Three layers, each cut at its attention: what lies between, before and after is compiled.
     assert [piece.split for piece in found.pieces] == [False, True] * 3 + [False]
     assert found.num_graphs == 1
-    assert found.stages[Stage.CAPTURE] in (Status.NOT_SUPPORTED_HERE, Status.OK)
+    assert found.stages[Stage.CAPTURE] is Status.NOT_SUPPORTED_HERE
     assert "fp4_quantize.default" in found.pieces[0].operations
 
 

@@ -36,8 +36,15 @@ def workbook(*args, **env):
         (["run", "-p", "patch_level=two"], "patch_level = 'two' will not do"),
         (["run", "-p", "patch_level"], "is not NAME=VALUE"),
         (["run", "--campaign", "../x"], "campaign = '../x' will not do"),
-        (["run", "--resume", "nothing"], "Campaign 'nothing' has no finished run"),
+        (["run", "--resume", "nothing"], "Campaign 'nothing' cannot be resumed"),
         (["report", "nothing"], "No campaign 'nothing'"),
+        (["report"], "No campaign yet"),
+        (["run", "--resume", "x", "-p", "repeats=1"], "leave out --node, --only, --campaign and -p"),
+        (["run", "-p", "campaign=x"], "give --campaign NAME"),
+        (["run", "--only", ","], "No notebook ''"),
+        (["run", "-p", "repeats=2020-99-99"], "cannot be read as a value"),
+        (["run", "-p", f"seed={2**40}"], "an integer from 0 to 2147483648 is allowed"),
+        (["exec", "--", ""], "Cannot run ''"),
     ],
 )
 def test_bad_arguments_end_with_2_and_a_sentence(tmp_path, args, sentence):
@@ -52,6 +59,18 @@ def test_exec_hands_on_status_arguments_and_level(tmp_path):
     code = "import os, sys; print(os.environ['WORKBOOK_PATCH_LEVEL'], sys.argv[1:]); sys.exit(5)"
     done = workbook("exec", "--patch-level", "3", "--", "python", "-c", code, "$(touch x)", "--json")
     assert (done.returncode, done.stdout.strip()) == (5, "3 ['$(touch x)', '--json']")
+
+
+def test_exec_gives_the_command_the_signals_of_a_fresh_process():
+    done = workbook("exec", "--", "sh", "-c", "yes | head -1")
+    assert (done.stdout, done.stderr) == ("y\n", "")
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = workbook("run", "--only", "01", WORKBOOK_RUNS=str(tmp_path / "file"))
+    assert done.returncode == 1
+    assert "Cannot make the folder" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_patch_list_names_the_five_levels():

@@ -43,6 +43,28 @@ def test_named_runs_alone_are_taken_and_must_exist(runs):
         gather("c", "x")
 
 
+def test_runs_of_different_versions_do_not_meet(runs):
+    baseline(ENV.model_copy(update={"packages": {"torch": "2.13.0"}}))
+    baseline(ENV.model_copy(update={"packages": {"torch": "2.11.0"}}), label="other")
+    with pytest.raises(WorkbookError, match=r"different hardware or versions .*2\.13\.0.*2\.11\.0"):
+        gather("c")
+
+
+def test_two_labels_in_one_campaign_have_rows_of_their_own(runs):
+    baseline()
+    baseline(label="other")
+    patches()
+    labels = {cell.label for cell in stage_outcomes(gather("c"))}
+    assert {"server · tiny-cpu · baseline", "server · tiny-cpu · other"} <= labels
+    summary.matrix(gather("c"))
+
+
+def test_the_environment_is_that_of_the_newest_run(runs):
+    patches()
+    baseline(ENV.model_copy(update={"hostname": "newest"}))
+    assert gather("c").env.hostname == "newest"
+
+
 def test_an_empty_campaign_is_refused(runs):
     with pytest.raises(UsageError, match="Campaign c has no finished run"):
         gather("c")

@@ -67,6 +67,13 @@ def test_a_missing_function_is_refused(tmp_path):
     assert "has no function fp4_quantize; nothing was patched" in refused
 
 
+def test_a_level_alone_imports_no_torch_and_a_failing_overlay_hides_no_sitecustomize(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.mine = 'ran'\n")
+    code = "import sys; print(mine, 'torch' in sys.modules)"
+    assert python(code, tmp_path, WORKBOOK_PATCH_LEVEL="4") == "ran False"
+    assert python("print(mine)", tmp_path, WORKBOOK_PATCH_LEVEL="not a number") == "ran"
+
+
 def test_the_table_of_levels_is_the_same_on_both_sides():
     shown = python("from workbook_overlay.patches import LEVELS; print(LEVELS)")
     assert eval(shown) == {one.level: one.patches for one in LEVELS}

@@ -19,6 +19,7 @@ GOOD = {
     [
         ({"patch_lvl": 2}, "patch_lvl is not a parameter of 03_piecewise; did you mean patch_level?"),
         ({"patch_level": "two"}, "patch_level = 'two' will not do: an integer from 0 to 4 is allowed."),
+        ({"label": "x" * 3000}, "label = 'xxxxxxxxxxxx...xxxxxxxxxxxxx' will not do: up to 64 letters"),
         ({"patch_level": 9}, "patch_level = 9 will not do: an integer from 0 to 4 is allowed."),
         ({"patch_level": 2.0}, "patch_level = 2.0 will not do: an integer from 0 to 4 is allowed."),
         ({"patch_level": True}, "patch_level = True will not do: an integer from 0 to 4 is allowed."),
@@ -73,17 +74,20 @@ def test_a_mended_parameters_cell_is_forgiven():
 
 
 @pytest.mark.parametrize(
-    ("given_as", "read"), [("1,4,16", [1, 4, 16]), (8, [8]), ([1, 2], [1, 2]), ("", []), (" 3 , 5", [3, 5])]
+    ("given_as", "read"),
+    [("1,4,16", [1, 4, 16]), (8, [8]), ([1, 2], [1, 2]), ("", []), (" 3 , 5", [3, 5]), ("4,4,1", [4, 1])],
 )
 def test_concurrencies_as_papermill_hands_them_over(given_as, read):
     base = {"campaign": "c", "node": "local", "label": "l", "profile": "tiny-cpu", "repeats": 1, "seed": 1}
     assert BaselineParams.check(base | {"concurrencies": given_as}).concurrencies == read
 
 
-@pytest.mark.parametrize("wrong", ["1,x", "0", "-1", True, 1.5])
+@pytest.mark.parametrize("wrong", ["1,x", "0", "-1", "²", "9" * 5000, True, 1.5])
 def test_concurrencies_that_will_not_do(wrong):
     base = {"campaign": "c", "node": "local", "label": "l", "profile": "tiny-cpu", "repeats": 1, "seed": 1}
-    with pytest.raises(ParameterError, match=r"^concurrencies"):
+    with pytest.raises(
+        ParameterError, match=r"^concurrencies = .{1,60} will not do: integers from 1 to 65536"
+    ):
         BaselineParams.check(base | {"concurrencies": wrong})
 
 

@@ -94,7 +94,7 @@ except store.WorkbookError as error:
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(runs):
     runs.write_text("a file where the folder should be")
-    with pytest.raises(WorkbookError, match=r"Cannot make the run folder .* Set WORKBOOK_RUNS"):
+    with pytest.raises(WorkbookError, match=r"Cannot make the folder .* Set WORKBOOK_RUNS"):
         make()
 
 
@@ -104,6 +104,36 @@ def test_a_damaged_record_is_named(runs, damage):
     (sealed.path / "run.json").write_text(damage)
     with pytest.raises(WorkbookError, match=r"run\.json is missing or damaged"):
         store.find("c")
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "other"])
+@pytest.mark.parametrize("name", ["points.json", "points.parquet", "env.json"])
+def test_a_file_that_is_not_as_it_was_sealed_is_named(runs, name, damage):
+    run = make()
+    run.add_table("points", [point()])
+    file = run.seal(Status.OK, ENV, verdict="").path / name
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:10] if damage == "cut" else b"null")
+    with pytest.raises(WorkbookError, match=f"{name} is missing or damaged"):
+        store.find("c")
+
+
+def test_a_campaign_is_run_by_one_process_at_a_time(runs):
+    with (
+        store.locked("c"),
+        pytest.raises(WorkbookError, match="being run by another process"),
+        store.locked("c"),
+    ):
+        pass
+    with store.locked("c"):
+        pass
+
+
+def test_no_figure_is_nan():
+    with pytest.raises(ValueError, match="finite"):
+        point(ttft_ms_p50=float("nan"))
 
 
 def test_a_newer_schema_is_refused_by_its_version(runs):

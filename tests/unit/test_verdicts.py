@@ -6,9 +6,12 @@ from tests.unit.test_diagnosis import recorded
 from tests.unit.test_store import ENV, point
 from workbook import verdicts
 from workbook.capture.split import capture_reason, judge
-from workbook.types import CaptureMode, Stage, Status
+from workbook.types import CaptureMode, ServeOutcome, Stage, Status
 
 ALL = [recorded(level, state) for level in range(5) for state in ("cold", "warm")]
+
+
+SERVE = ServeOutcome(profile="tiny-cpu", status=Status.OK, command="x")
 
 
 def bench(concurrency, speed, failed=0):
@@ -16,7 +19,9 @@ def bench(concurrency, speed, failed=0):
 
 
 def test_baseline_takes_medians_and_names_the_best():
-    told = verdicts.baseline([bench(1, 10.0), bench(1, 30.0), bench(1, 20.0), bench(4, 500.0)], ENV)
+    points = [bench(1, 10.0), bench(1, 30.0), bench(1, 20.0), bench(4, 500.0)]
+    status, told = verdicts.baseline(SERVE, points, ENV)
+    assert status is Status.OK
     assert told.startswith(
         "20 output tokens/s at concurrency 1, at most 500 at concurrency 4; 4 points, 0 failed"
     )
@@ -24,12 +29,20 @@ def test_baseline_takes_medians_and_names_the_best():
 
 
 def test_a_point_with_failed_requests_is_counted_and_not_averaged():
-    told = verdicts.baseline([bench(1, 10.0), bench(1, 9000.0, failed=3)], ENV)
+    _, told = verdicts.baseline(SERVE, [bench(1, 10.0), bench(1, 9000.0, failed=3)], ENV)
     assert "10 output tokens/s" in told and "3 failed requests" in told
 
 
 def test_no_good_point_is_said():
-    assert "No benchmark point" in verdicts.baseline([bench(1, 10.0, failed=1)], ENV)
+    status, told = verdicts.baseline(SERVE, [bench(1, 10.0, failed=1)], ENV)
+    assert status is Status.CRASHED and "No benchmark point" in told
+
+
+def test_the_figures_of_a_server_that_died_do_not_count():
+    died = SERVE.model_copy(update={"status": Status.CRASHED, "reason": "was ended by SIGKILL"})
+    status, told = verdicts.baseline(died, [bench(1, 10.0)], ENV)
+    assert status is Status.CRASHED and "was ended by SIGKILL: its figures do not count" in told
+    assert "tokens/s" not in told
 
 
 def test_a_reproduced_crash_is_a_success():
@@ -41,6 +54,13 @@ def test_a_reproduced_crash_is_a_success():
 def test_a_call_that_traces_unpatched_is_fixed_upstream():
     status, told = verdicts.crash(recorded(4, "cold").model_copy(update={"patch_level": 0}))
     assert status is Status.ALREADY_FIXED_UPSTREAM and "no crash" in told
+
+
+def test_what_fails_outside_of_dynamo_is_not_the_crash():
+    update = {"status": Status.CRASHED, "operation": None, "message": "RuntimeError: nothing was traced"}
+    status, told = verdicts.crash(recorded(0, "cold").model_copy(update=update))
+    assert status is Status.CRASHED
+    assert told.startswith("Not reproduced") and "nothing was traced" in told and "None" not in told
 
 
 def test_the_patches_name_both_crash_sites_of_a_level():
@@ -57,7 +77,7 @@ def test_a_level_passes_only_cold_and_warm():
 
 
 def test_a_campaign_without_records_says_so():
-    told = verdicts.campaign([], [], [], ENV)
+    told = verdicts.campaign([], [], [], [], ENV)
     assert told[:3] == [
         "The unpatched call was not traced.",
         "No patch was tried.",
@@ -67,7 +87,7 @@ def test_a_campaign_without_records_says_so():
 
 
 def test_a_campaign_without_a_passing_level_says_so():
-    told = verdicts.campaign([one for one in ALL if one.patch_level < 4], [], [], ENV)
+    told = verdicts.campaign([one for one in ALL if one.patch_level < 4], [], [], [], ENV)
     assert "Of patch levels 1 to 3 none passes fullgraph." in told
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from workbook.types import Frame, Lane, Status
 
+OPERATION_LIMIT = 120  # characters
 _BREAK_ID = re.compile(r"/(gb\d{4})\b")
 _CONTEXT = re.compile(r"Developer debug context: (.*)")
 _SKIPPED = re.compile(r"module: (?P<module>\S+), qualname: (?P<name>[^,\s]+)")
@@ -43,6 +44,10 @@ def operation(message: str) -> str | None:
     if found is None or not found[1].strip():
         return "Tensor.data_ptr" if "Cannot access data pointer" in message else None
     context = found[1].strip()
+    return _named(context)[:OPERATION_LIMIT]
+
+
+def _named(context: str) -> str:
     if skipped := _SKIPPED.search(context):
         return f"{skipped['module']}.{skipped['name']}"
     if method := _CLASS_METHOD.search(context) or _OBJECT_METHOD.search(context):
@@ -51,7 +56,7 @@ def operation(message: str) -> str | None:
         return call["owner"]
     if function := _FUNCTION.search(context):
         return function["name"]
-    return _ADDRESS.sub("", context)[:80]
+    return _ADDRESS.sub("", context)
 
 
 def explanation(message: str) -> str:

@@ -22,6 +22,12 @@ def flashinfer_dir(stack: Stack) -> Path:
     return stacks_dir() / f"flashinfer-python-{stack.flashinfer}"
 
 
+def how_to_get(stack: Stack) -> str:
+    """What puts this stack's FlashInfer in its folder."""
+    package = f"flashinfer-python=={stack.flashinfer}"
+    return f"Run `make setup`, or: pip install --no-deps --target {flashinfer_dir(stack)} {package}"
+
+
 def overlay_env(stack: Stack | None = None, patch_level: int = 0) -> dict[str, str]:
     """The environment that puts the overlay, and the stack's FlashInfer if it has a folder, on PYTHONPATH."""
     folders = [str(OVERLAY)]
@@ -72,10 +78,11 @@ def run_probe(
             env=environment,
             on_stderr=on_stderr,
         )
+    answer = done.stdout.strip().rpartition("\n")[2]  # a sitecustomize of the user's may print before
     if raw is not None:
         raw.parent.mkdir(parents=True, exist_ok=True)
-        raw.with_suffix(".json").write_text(done.stdout)
-        raw.with_suffix(".log").write_text(done.stderr)
+        raw.with_name(f"{raw.name}.json").write_text(answer)  # the name may have dots of its own
+        raw.with_name(f"{raw.name}.log").write_text(done.stderr)
     if done.timed_out:
         raise WorkbookError(
             f"{script} ran longer than {timeout_s:.0f} s on {node.node.name} and was stopped."
@@ -83,7 +90,7 @@ def run_probe(
     if done.returncode != 0:
         raise _failure(done, node, stack, script)
     try:
-        return json.loads(done.stdout)
+        return json.loads(answer)
     except ValueError as error:
         raise WorkbookError(f"{script} on {node.node.name} printed no JSON.") from error
 
@@ -93,7 +100,7 @@ def _failure(done: Completed, node: NodeConnection, stack: Stack, script: str) -
     if "No module named 'flashinfer'" in last:
         return UsageError(
             f"FlashInfer {stack.flashinfer} is not on node {node.node.name} (looked in {flashinfer_dir(stack)}).",
-            "Run `make setup`.",
+            how_to_get(stack),
         )
     if "No module named 'torch'" in last:
         return UsageError(f"torch is not in {node.python} on node {node.node.name}.", "Run `make setup`.")

@@ -27,7 +27,7 @@ class Process(Protocol):
     def pid(self) -> int: ...
 
     def poll(self) -> int | None:
-        """The exit status, or None while it runs."""
+        """The exit status (128 + N for signal N), or None while it runs."""
         ...
 
     def wait(self, timeout_s: float) -> int | None:
@@ -35,7 +35,7 @@ class Process(Protocol):
         ...
 
     def stop(self) -> int:
-        """End it with its whole group, descendants included, and return its exit status."""
+        """End it with all its descendants, and return its exit status once none of them is left."""
         ...
 
     def follow(self) -> Iterator[str]:

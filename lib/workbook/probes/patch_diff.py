@@ -17,9 +17,15 @@ def diffs(patch_name: str) -> list[dict]:
     from workbook_overlay import patches, upstream
 
     patch = patches.load(patch_name)
-    module = patches.target(patch)
+    module = patches.target(patch_name)
     if module is None:
-        return [{"patch": patch.NAME, "target": patch.TARGETS[0], "refused": "no such module is installed"}]
+        return [
+            {
+                "patch": patch.NAME,
+                "target": patches.TARGETS[patch_name][0],
+                "refused": "no such module is installed",
+            }
+        ]
     cured = upstream.cures(module) if "fp4_quantize" in patch.KNOWN else []
     try:
         hashes = patches.check(patch, module)

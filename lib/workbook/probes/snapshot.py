@@ -10,7 +10,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 GPU_QUERY = "index,name,compute_cap,memory.total,driver_version"
@@ -97,4 +96,4 @@ def snapshot() -> dict:
 
 
 if __name__ == "__main__":
-    json.dump(snapshot(), sys.stdout)
+    print("\n" + json.dumps(snapshot()))

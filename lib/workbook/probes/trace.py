@@ -54,9 +54,17 @@ def trace(spec: dict) -> dict:
         def forward(*args):
             return entry(*args)
 
+        graphs = []
+
+        def backend(graph, _example_inputs):
+            graphs.append(graph)
+            return graph.forward
+
         imported = time.perf_counter()
         try:
-            outputs = torch.compile(forward, fullgraph=True, backend="eager")(*inputs)
+            outputs = torch.compile(forward, fullgraph=True, backend=backend)(*inputs)
+            if not graphs:
+                raise RuntimeError("nothing was traced: Dynamo is switched off")
         except Exception as error:
             result["error"] = explain(error)
         else:

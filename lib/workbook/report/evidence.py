@@ -20,6 +20,9 @@ from workbook.types import (
     TraceOutcome,
 )
 
+TRACES = "02_flashinfer_patches"
+VERSIONS = ("torch", "sglang", "flashinfer-python")
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -35,8 +38,13 @@ class Evidence:
 
     @property
     def env(self) -> EnvSnapshot:
-        """The environment of the newest run."""
-        return self.runs[-1].env
+        """The environment of the newest run; the others have the same hardware and versions."""
+        return max(self.runs, key=lambda run: run.record.started).env
+
+    def suffix(self, run: SealedRun) -> str:
+        """What tells this run from others of its notebook: its label, where there are several."""
+        several = sum(one.record.notebook == run.record.notebook for one in self.runs) > 1
+        return f" · {run.record.label}" if several else ""
 
     @property
     def measured(self) -> SealedRun:
@@ -56,16 +64,16 @@ def gather(campaign: str, runs: str = "") -> Evidence:
 
     Raises:
         UsageError: the campaign has no sealed run, or a run id is not one of its runs.
-        WorkbookError: the runs are of different hardware, or a record is damaged.
+        WorkbookError: the runs are of different hardware or versions, or a record is damaged.
     """
     sealed = [run for run in store.find(campaign) if run.record.notebook != "04_report"]
     chosen = _named(sealed, runs) if runs else _newest(sealed)
     if not chosen:
         raise UsageError(f"Campaign {campaign} has no finished run.", "Run `workbook run` first.")
-    _check_one_hardware(chosen)
+    _check_alike(chosen)
     return Evidence(
         runs=chosen,
-        outcomes=_all(chosen, "outcomes", TraceOutcome, notebook="02_flashinfer_patches")
+        outcomes=_all(chosen, "outcomes", TraceOutcome, notebook=TRACES)
         or _all(chosen, "outcomes", TraceOutcome),
         blockers=_all(chosen, "blockers", Blocker),
         splits=_all(chosen, "splits", SplitOutcome),
@@ -91,41 +99,57 @@ def _newest(sealed: Sequence[SealedRun]) -> list[SealedRun]:
     return sorted(newest.values(), key=lambda run: run.record.notebook)
 
 
-def _check_one_hardware(runs: Sequence[SealedRun]) -> None:
-    kinds = {run.env.hardware: run.id for run in runs}
+def _check_alike(runs: Sequence[SealedRun]) -> None:
+    """One report, one kind of hardware, one set of versions: nothing else may share an axis unasked."""
+    kinds: dict[str, str] = {}
+    for run in runs:
+        env = run.env
+        versions = ", ".join(f"{name} {env.packages.get(name, 'absent')}" for name in VERSIONS)
+        kinds.setdefault(f"{env.hardware}, {versions}", run.id)
     if len(kinds) > 1:
-        told = "; ".join(f"{hardware} ({run_id})" for hardware, run_id in kinds.items())
+        told = "; ".join(f"{kind} ({run_id})" for kind, run_id in kinds.items())
         raise WorkbookError(
-            f"Runs of different hardware do not go into one report: {told}.",
-            "Name those of one with -p runs.",
+            f"Runs of different hardware or versions do not go into one report: {told}.",
+            "Name those that belong together: workbook report CAMPAIGN -p runs=ID,ID",
         )
+
+
+def _records(run: SealedRun, name: str, kind: type[store.R]) -> list[store.R]:
+    return run.records(name, kind) if run.has(name) else []
 
 
 def _all(
     runs: Sequence[SealedRun], name: str, kind: type[store.R], notebook: str | None = None
 ) -> list[store.R]:
     return [
-        one
-        for run in runs
-        if run.has(name) and notebook in (None, run.record.notebook)
-        for one in run.records(name, kind)
+        one for run in runs if notebook in (None, run.record.notebook) for one in _records(run, name, kind)
     ]
 
 
 def stage_outcomes(evidence: Evidence) -> list[StageOutcome]:
-    """The cells of the outcome matrix: a row a patch level, and one for the server that was measured."""
-    cells = []
-    for one in LEVELS:
-        label = f"level {one.level} · {one.name}"
-        traced = [outcome for outcome in evidence.outcomes if outcome.patch_level == one.level]
-        if traced:
-            cells += [StageOutcome(label=label, stage=Stage.IMPORT, status=Status.OK), _traced(label, traced)]
-        for split in evidence.splits:
-            if split.patch_level == one.level:
-                cells += _split(label, split, [cell.stage for cell in cells if cell.label == label])
-    for serve in evidence.serves:
-        cells += _served(f"server · {serve.profile}", serve, evidence.points)
-    return cells
+    """The cells of the outcome matrix: a row a patch level and run, and one for each server that was measured."""
+    cells: list[StageOutcome] = []
+    for run in evidence.runs:
+        suffix = evidence.suffix(run)
+        for one in LEVELS:
+            label = f"level {one.level} · {one.name}{suffix}"
+            traced = [found for found in outcomes_of(run) if found.patch_level == one.level]
+            if traced and run.record.notebook == TRACES:
+                cells += [
+                    StageOutcome(label=label, stage=Stage.IMPORT, status=Status.OK),
+                    _traced(label, traced),
+                ]
+            for split in _records(run, "splits", SplitOutcome):
+                if split.patch_level == one.level:
+                    cells += _split(label, split, [cell.stage for cell in cells if cell.label == label])
+        for serve in _records(run, "serve", ServeOutcome):
+            cells += _served(f"server · {serve.profile}{suffix}", serve, _records(run, "points", BenchPoint))
+    return sorted(cells, key=lambda cell: not cell.label.startswith("level"))
+
+
+def outcomes_of(run: SealedRun) -> list[TraceOutcome]:
+    """The traces of one run."""
+    return _records(run, "outcomes", TraceOutcome)
 
 
 def anchor(outcome: TraceOutcome) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from workbook.report import baseline, boundary, capture
-from workbook.report.evidence import Evidence, anchor, stage_outcomes
-from workbook.report.figure import Figure
+from workbook.report.evidence import TRACES, Evidence, anchor, outcomes_of, stage_outcomes
 from workbook.report.group import Displayed, Group, Markup
 from workbook.report.tables import Table, outcome_matrix
 from workbook.report.text import escape
@@ -56,9 +55,12 @@ def stop(outcome: TraceOutcome) -> Markup:
     )
 
 
-def chain(found: Evidence) -> Figure | Markup:
-    """How far each level gets, as its warm process shows it."""
-    return boundary.chain(found.outcomes) if found.outcomes else missing("the patch levels")
+def chain(found: Evidence) -> Displayed:
+    """How far each level gets, as its warm process shows it; a figure a run."""
+    traced = [
+        outcomes for run in found.runs if run.record.notebook == TRACES and (outcomes := outcomes_of(run))
+    ]
+    return Group([boundary.chain(one) for one in traced]) if traced else missing("the patch levels")
 
 
 def blockers(found: Evidence) -> Displayed:
@@ -104,5 +106,5 @@ def runs(found: Evidence) -> Table:
     return Table(
         ("run", "status", "took", "verdict"),
         rows,
-        "Runs; their raw output lies in data/runs beside this report's campaign",
+        "Runs; each keeps its raw output in its folder",
     )

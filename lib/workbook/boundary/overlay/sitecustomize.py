@@ -20,5 +20,7 @@ def run_next_sitecustomize() -> None:
         spec.loader.exec_module(module)
 
 
-workbook_overlay.activate()
-run_next_sitecustomize()
+try:
+    workbook_overlay.activate()
+finally:
+    run_next_sitecustomize()

@@ -20,7 +20,7 @@ def declare_gpu(arch: str) -> dict:
     """Answer for the GPU: compute capability, and the CUDA version where torch has none.
 
     Three answers, nothing else: `torch.cuda.get_device_capability`, `torch.version.cuda` (only when it is None) and
-    FLASHINFER_CUDA_ARCH_LIST (only when it is unset). Returns them for the record.
+    FLASHINFER_CUDA_ARCH_LIST. Returns them for the record.
     """
     import torch
 
@@ -29,7 +29,7 @@ def declare_gpu(arch: str) -> dict:
     if torch.version.cuda is None:
         torch.version.cuda = DEFAULT_CUDA
         source = "declared"
-    os.environ.setdefault("FLASHINFER_CUDA_ARCH_LIST", f"{capability[0]}.{capability[1]}a")
+    os.environ["FLASHINFER_CUDA_ARCH_LIST"] = f"{capability[0]}.{capability[1]}a"
     torch.cuda.get_device_capability = lambda device=None: capability
     return {
         "inputs": "fake CUDA tensors",

@@ -1,7 +1,7 @@
 """The patch table: which patches a level applies, and how a patch is put in place at import.
 
-A patch is a module here with `TARGETS` (module names, by FlashInfer version one of them exists), `KNOWN` (hash of each
-target function's source -> the versions it was read in) and `replace(module) -> {function name: new object}`.
+A patch is a module here with `KNOWN` (hash of each target function's source -> the versions it was read in) and
+`replace(module) -> {function name: new object}`. It is imported with its target, not before: it needs torch.
 """
 
 import hashlib
@@ -18,6 +18,16 @@ LEVELS: dict[int, tuple[str, ...]] = {
     2: ("cuda_version", "jit_loading"),
     3: ("compiler_disable",),
     4: ("custom_op",),
+}
+
+_QUANTIZER = ("flashinfer.fp4_quantization", "flashinfer.quantization.fp4_quantization")
+
+#: The modules that a patch acts on; by FlashInfer version one of them exists.
+TARGETS: dict[str, tuple[str, ...]] = {
+    "cuda_version": ("flashinfer.jit.cpp_ext",),
+    "jit_loading": _QUANTIZER,
+    "compiler_disable": _QUANTIZER,
+    "custom_op": _QUANTIZER,
 }
 
 #: What was applied in this process: "patch: module.function (source hash)".
@@ -63,14 +73,23 @@ def apply(patch: ModuleType, module: ModuleType) -> None:
         APPLIED.append(f"{patch.NAME}: {module.__name__}.{name} ({hashes[name][:12]})")
 
 
-def target(patch: ModuleType) -> ModuleType | None:
-    """The installed module that defines the patch's target functions, imported; not one that re-exports them."""
+def target(name: str) -> ModuleType | None:
+    """The installed module that a patch acts on, imported."""
     import_module("flashinfer")
-    for name in patch.TARGETS:
-        module = sys.modules.get(name)
-        if module and all(getattr(vars(module).get(one), "__module__", None) == name for one in patch.KNOWN):
-            return module
-    return None
+    there = [sys.modules[one] for one in TARGETS[name] if one in sys.modules]
+    return next((module for module in there if defines(load(name), module)), None)
+
+
+def defines(patch: ModuleType, module: ModuleType) -> bool:
+    """Whether a module defines the patch's target functions, rather than re-exporting another's."""
+    found = (vars(module).get(name) for name in patch.KNOWN)
+    return all(getattr(one, "__module__", module.__name__) == module.__name__ for one in found)
+
+
+def apply_where_defined(patch: ModuleType, module: ModuleType) -> None:
+    """Apply a patch unless the module only re-exports: its source is then another module's."""
+    if defines(patch, module):
+        apply(patch, module)
 
 
 def load(name: str) -> ModuleType:
@@ -81,6 +100,5 @@ def load(name: str) -> ModuleType:
 def activate(level: int) -> None:
     """Have the patches of `level` applied as their target modules are imported."""
     for name in LEVELS[level]:
-        patch = load(name)
-        for target in patch.TARGETS:
-            after_import(target, lambda module, patch=patch: apply(patch, module))
+        for target in TARGETS[name]:
+            after_import(target, lambda module, name=name: apply_where_defined(load(name), module))

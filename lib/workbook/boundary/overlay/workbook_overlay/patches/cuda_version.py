@@ -9,7 +9,6 @@ import torch
 from packaging.version import Version
 
 NAME = "cuda-version"
-TARGETS = ("flashinfer.jit.cpp_ext",)
 _READ_IN = "0.6.1, 0.6.3, 0.6.7.post3, 0.6.11.post1, 0.6.14, 0.6.18, 0.7.2, 0.7.4"
 KNOWN = {
     "get_cuda_path": {

@@ -13,7 +13,6 @@ import torch
 from workbook_overlay.kernels import stand_in
 
 NAME = "custom-op"
-TARGETS = ("flashinfer.fp4_quantization", "flashinfer.quantization.fp4_quantization")
 KNOWN = {
     "fp4_quantize": {
         "35403815f78d2bd5e2feb9f88843708f156e51bc3b60c64891f581a4fa978e52": "0.6.1, 0.6.3, 0.6.7.post3",

@@ -9,7 +9,6 @@ import torch
 from workbook_overlay.kernels import do_nothing, stand_in
 
 NAME = "jit-loading"
-TARGETS = ("flashinfer.fp4_quantization", "flashinfer.quantization.fp4_quantization")
 KNOWN = {
     "get_fp4_quantization_module": {
         "04db0b8a02a572c8beba087d1ea22645ace6ab6b87714e1ab151bbef3b17d2ae": "0.6.18",
