@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from workbook import catalog
-from workbook.boundary.probe import flashinfer_dir
 from workbook.node.connect import connect
+from workbook.node.probe import flashinfer_dir
 from workbook.types import Stack
 
 BIN = Path(sys.executable).parent

@@ -16,11 +16,11 @@ from rich.console import Console
 from workbook import catalog
 from workbook.boundary.entries import ENTRIES
 from workbook.boundary.levels import LEVELS, level, patch_diffs
-from workbook.boundary.probe import flashinfer_dir, how_to_get, overlay_env
 from workbook.boundary.trace import TraceRequest
 from workbook.boundary.trace import trace as trace_call
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.connect import connect
+from workbook.node.probe import flashinfer_dir, how_to_get, overlay_env
 from workbook.paths import require_checkout
 from workbook.types import ProcessState, Stack, Status, TraceOutcome
 

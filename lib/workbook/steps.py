@@ -53,6 +53,7 @@ def measure_baseline(study: Study, server: Server) -> tuple[ServeOutcome, list[B
                 on_point=lambda point: done(
                     f"concurrency {point.concurrency}, {point.output_tok_s:.0f} tok/s"
                 ),
+                server_death=server.death,
             )
     finally:  # a server that died is on record too
         study.run.add_records("serve", [server.outcome])

@@ -1,7 +1,10 @@
 """A real SGLang server on the CPU, with SGLang's own benchmark. Takes some minutes."""
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +35,14 @@ def of_server(port: int) -> list[int]:
         if str(port) in command and "sglang.launch_server" in command:
             found |= {process.pid, *(child.pid for child in process.children(recursive=True))}
     return sorted(found)
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process, and not only its exit status, which someone has yet to collect."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_baseline_from_start_to_stop(tmp_path: Path) -> None:
@@ -99,6 +110,45 @@ def test_nothing_is_left_when_whoever_asked_is_killed(tmp_path: Path) -> None:
     while any(psutil.pid_exists(pid) for pid in processes) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert [pid for pid in processes if psutil.pid_exists(pid)] == []
+
+
+@pytest.mark.parametrize("victim", ["sglang::scheduler", "supervise.py"])
+def test_a_server_that_dies_in_a_benchmark_ends_it_and_leaves_nothing(tmp_path: Path, victim: str) -> None:
+    profile = load(LaunchProfile, "tiny-cpu")
+    server = Server(NODE, profile, log=tmp_path / "server.log")
+    killed: list[float] = []
+
+    def kill(pid: int) -> None:
+        killed.append(time.monotonic())
+        os.kill(pid, signal.SIGKILL)
+
+    with (
+        pytest.raises(WorkbookError, match="The server died during the benchmark: it was ended by SIGKILL"),
+        server,
+    ):
+        processes = of_server(server.port)
+        [pid] = [one for one in processes if victim in " ".join(psutil.Process(one).cmdline())]
+        run_bench(
+            NODE,
+            server.url,
+            profile,
+            server.model_path,
+            concurrencies=[1],
+            repeats=50,
+            raw_dir=tmp_path / "raw",
+            label="eager",
+            run_id="run",
+            seed=3,
+            on_point=lambda point: killed or threading.Timer(1, kill, [pid]).start(),
+            server_death=server.death,
+        )
+    assert time.monotonic() - killed[0] < 20
+    assert list(filter(runs, processes)) == []
+    assert server.outcome.status is Status.CRASHED
+    if victim == "sglang::scheduler":
+        assert "crashed with exit code -9" in server.outcome.decisive_line
+    else:
+        assert server.outcome.decisive_line == ""
 
 
 def test_a_server_that_dies_at_start_says_why(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from workbook import catalog
 from workbook.boundary.levels import patch_diffs
-from workbook.boundary.probe import flashinfer_dir, overlay_env
 from workbook.boundary.trace import TraceRequest, trace
 from workbook.capture.split import split
 from workbook.errors import UsageError
+from workbook.node.probe import flashinfer_dir, overlay_env
 from workbook.types import ProcessState, Stack, Stage, Status
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,12 @@
 """The local node: what is run is run as given, bounded in time, and its log can be followed."""
 
+import os
+import signal
+import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,6 +56,135 @@ def test_a_log_is_followed_to_its_unfinished_last_line(node, tmp_path):
     process = node.start([sys.executable, "-c", code], log=tmp_path / "log")
     assert list(process.follow()) == ["one", "two", "cut"]
     assert process.stop() == 0
+
+
+# A child with a grandchild in a session of its own; both write their process ids, and neither heeds SIGTERM.
+FAMILY = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if "setproctitle" in sys.argv:
+    from setproctitle import setproctitle
+    setproctitle("renamed")
+print(os.getpid(), flush=True)
+if "child" in sys.argv:
+    subprocess.Popen([sys.executable, "-c", sys.argv[1], *sys.argv[1:-1]], start_new_session=True)
+time.sleep(600)
+"""
+# One that has such a family under a supervisor of its own.
+ASKER = f"""
+import sys, time
+from pathlib import Path
+from workbook.node.connect import connect
+connect("local").start([sys.executable, "-c", {FAMILY!r}, {FAMILY!r}, "child"], log=Path(sys.argv[1]))
+time.sleep(600)
+"""
+
+
+def family(log, seconds=15.0):
+    """The two process ids, as soon as they are written."""
+    deadline = time.monotonic() + seconds
+    while not log.exists() or len(log.read_text().split()) < 2:
+        assert time.monotonic() < deadline, "the family did not start in time"
+        time.sleep(0.05)
+    return [int(pid) for pid in log.read_text().split()]
+
+
+def living(pids):
+    return [
+        pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log for the ids of a family, none of which outlives the test."""
+    yield (path := tmp_path / "family")
+    for pid in living(int(pid) for pid in path.read_text().split()):
+        os.kill(pid, signal.SIGKILL)
+
+
+def end_by_poll(process):
+    while process.poll() is None:
+        time.sleep(0.01)
+    return process.poll()
+
+
+@pytest.mark.parametrize("see_the_end", [lambda one: one.stop(), lambda one: one.wait(10), end_by_poll])
+@pytest.mark.parametrize("title", ["as it is", "setproctitle"])
+def test_nothing_is_left_of_a_command_whose_supervisor_was_killed(node, log, see_the_end, title):
+    if title == "setproctitle":  # it can overwrite the environment by which the processes are found
+        pytest.importorskip("setproctitle")
+    process = node.start([sys.executable, "-c", FAMILY, FAMILY, title, "child"], log=log)
+    pids = family(log)
+    os.kill(process.pid, signal.SIGKILL)
+    assert see_the_end(process) == 128 + signal.SIGKILL
+    assert living(pids) == []
+
+
+def test_nothing_is_left_of_a_supervisor_that_cannot_act(node, log, monkeypatch):
+    process = node.start([sys.executable, "-c", FAMILY, FAMILY, "child"], log=log, grace_s=0)
+    pids = family(log)
+    os.kill(process.pid, signal.SIGSTOP)
+    assert process.stop() == 128 + signal.SIGKILL
+    assert living(pids) == []
+
+
+def test_nothing_is_left_of_what_a_command_asked_for_itself(node, log, tmp_path):
+    process = node.start([sys.executable, "-c", ASKER, str(log)], log=tmp_path / "log")
+    pids = family(log)
+    os.kill(process.pid, signal.SIGKILL)
+    process.stop()
+    assert living(pids) == []
+
+
+def test_another_command_is_left_alone(node, log, tmp_path):
+    other = node.start([sys.executable, "-c", FAMILY, FAMILY, "child"], log=log, grace_s=0.2)
+    pids = family(log)
+    process = node.start([sys.executable, "-c", "import time; time.sleep(600)"], log=tmp_path / "log")
+    os.kill(process.pid, signal.SIGKILL)
+    process.stop()
+    assert living(pids) == pids
+    other.stop()
+    assert living(pids) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_asker_that_is_ended_leaves_no_file_and_no_process(log, tmp_path, number):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    code = (
+        "import sys; from workbook.node.connect import connect; from pathlib import Path\n"
+        "connect('local').run([sys.executable, '-c', sys.argv[1], sys.argv[2]], timeout_s=600)"
+    )
+    inner = (
+        "import os, sys, time; from pathlib import Path\n"
+        "Path(sys.argv[1]).write_text(f'{os.getpid()} {os.getppid()}'); time.sleep(600)"
+    )
+    asker = subprocess.Popen(
+        [sys.executable, "-c", code, inner, str(log)],
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stderr=subprocess.DEVNULL,
+    )
+    pids = family(log)
+    asker.send_signal(number)
+    assert asker.wait(30) != 0
+    deadline = time.monotonic() + 15
+    while living(pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert living(pids) == []
+    assert list(scratch.iterdir()) == []
+
+
+def test_lines_of_standard_error_are_handed_over_as_they_are_written(node):
+    told = []
+    code = (
+        "import sys, time\n"
+        "for word in ('one', 'tw', 'o\\n', 'cut'):\n"
+        "    print(word, end='\\n' if word == 'one' else '', file=sys.stderr, flush=True); time.sleep(0.3)"
+    )
+    done = node.run([sys.executable, "-c", code], timeout_s=30, on_stderr=told.append)
+    assert told == ["one", "two"]
+    assert done.stderr == "one\ntwo\ncut"
 
 
 def test_put_and_get_copy_files_and_folders(node, tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workbook.boundary.levels import LEVELS
-from workbook.boundary.probe import overlay_env
+from workbook.node.probe import overlay_env
 from workbook.paths import OVERLAY
 
 PATCHES = OVERLAY / "workbook_overlay" / "patches"

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,25 @@ def test_a_client_that_fails_is_quoted(tmp_path: Path, mode: str, said: str) -> 
 def test_a_point_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(WorkbookError, match="c1-r0: the client stopped: out of time"):
         sweep(tmp_path, "hangs", point_limit_s=0.5)
+
+
+def test_a_server_that_dies_ends_the_sweep_at_once(tmp_path: Path) -> None:
+    started = time.monotonic()
+
+    def death() -> str | None:
+        return "was ended by SIGKILL" if time.monotonic() > started + 1 else None
+
+    with pytest.raises(
+        WorkbookError, match=r"The server died during the benchmark: it was ended by SIGKILL\."
+    ):
+        sweep(tmp_path, "hangs", server_death=death)
+    assert time.monotonic() < started + 15
+
+
+def test_a_client_that_fails_as_its_server_dies_is_not_blamed(tmp_path: Path) -> None:
+    answers = iter([None])
+    with pytest.raises(WorkbookError, match="The server died during the benchmark: it ended"):
+        sweep(tmp_path, "dies", server_death=lambda: next(answers, "ended"))
 
 
 def test_a_label_is_measured_once_into_a_folder(tmp_path: Path) -> None:

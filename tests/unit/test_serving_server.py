@@ -1,6 +1,9 @@
 """A server's life, with a stand-in for SGLang that starts in a moment."""
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -10,7 +13,10 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
+import typer
 
+from workbook import serving
+from workbook.cli import app
 from workbook.errors import WorkbookError
 from workbook.node.local import LocalConnection
 from workbook.serving.log import decisive_line, new_lines, printable
@@ -32,7 +38,15 @@ class Started:
         self.file = folder / "pids.json"
 
     def alive(self) -> list[int]:
-        return [pid for pid in json.loads(self.file.read_text()) if psutil.pid_exists(pid)]
+        return list(filter(runs, json.loads(self.file.read_text())))
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process, and not only its exit status, which someone has yet to collect."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture
@@ -85,12 +99,16 @@ def test_a_server_that_dies_at_start_gives_the_line_that_decides(
     assert server.outcome.line_number == 3 and server.outcome.ready_s is None
 
 
-def test_a_killed_server_names_the_signal(node: LocalConnection, started: Started, tmp_path: Path) -> None:
+def test_a_killed_server_names_the_signal_and_blames_no_line(
+    node: LocalConnection, started: Started, tmp_path: Path
+) -> None:
+    server = Server(node, profile(started, "is killed"), log=tmp_path / "log")
     with (
-        pytest.raises(WorkbookError, match="was ended by SIGKILL"),
-        Server(node, profile(started, "is killed"), log=tmp_path / "log"),
+        pytest.raises(WorkbookError, match="was ended by SIGKILL before it was ready: no error is named"),
+        server,
     ):
         pytest.fail("a dead server was taken for ready")
+    assert server.outcome.decisive_line == "" and server.outcome.line_number is None
 
 
 def test_a_server_that_is_not_ready_in_time_is_stopped(
@@ -106,10 +124,23 @@ def test_a_server_that_dies_later_is_on_record(
     node: LocalConnection, started: Started, tmp_path: Path
 ) -> None:
     with Server(node, profile(started, "dies later"), log=tmp_path / "log") as server:
+        assert server.death() is None
         time.sleep(3)
+        assert "ended with exit status 1 after it was ready: OutOfMemoryError" in (server.death() or "")
     assert server.outcome.status is Status.CRASHED
     assert server.outcome.decisive_line == "OutOfMemoryError: CUDA out of memory"
     assert "after it was ready" in server.outcome.reason and server.outcome.ready_s is not None
+
+
+def test_a_server_whose_supervisor_is_killed_is_gone_and_on_record(
+    node: LocalConnection, started: Started, tmp_path: Path
+) -> None:
+    with Server(node, profile(started), log=tmp_path / "log") as server:
+        root = psutil.Process(started.alive()[0])
+        os.kill(root.ppid(), signal.SIGKILL)
+        time.sleep(0.5)
+    assert server.outcome.status is Status.CRASHED
+    assert server.outcome.reason == "was ended by SIGKILL after it was ready"
 
 
 def test_an_error_inside_stops_the_server_and_comes_through(
@@ -179,7 +210,19 @@ def test_the_installed_version_is_asked_of_the_nodes_python(node: LocalConnectio
         installed_sglang(bare)
 
 
-def test_an_exit_status_above_128_is_a_signal() -> None:
+def test_hints_name_only_commands_that_exist() -> None:
+    words = [
+        word
+        for source in Path(next(iter(serving.__path__))).glob("*.py")
+        for word in re.findall(r"`workbook (\w+)", source.read_text())
+    ]
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup) and set(words) <= set(group.commands)
+
+
+def test_an_exit_status_above_128_or_below_0_is_a_signal() -> None:
+    assert how_it_ended(-9) == "was ended by SIGKILL"
+    assert how_it_ended(0) == "ended with exit status 0"
     assert how_it_ended(1) == "ended with exit status 1"
     assert how_it_ended(128 + 9) == "was ended by SIGKILL"
     assert how_it_ended(255) == "ended with exit status 255"
@@ -197,6 +240,10 @@ def test_a_port_that_speaks_something_else_is_not_healthy() -> None:
         ("loading\nstill loading\n\n", ("still loading", 2)),
         ("a\nValueError: x\nb\ntorch.OutOfMemoryError: y\nc\n", ("torch.OutOfMemoryError: y", 4)),
         ("usage: x\nx: error: invalid choice", ("x: error: invalid choice", 2)),
+        ("a\n[2026-01-01 TP0] RuntimeError: y\n[rank0]: ValueError: x\nb", ("[rank0]: ValueError: x", 3)),
+        ("API disabled (ModuleNotFoundError: No module named 'openai_harmony')\nready", ("ready", 2)),
+        ("Subprocess s crashed with exit code -9.\nb", ("Subprocess s crashed with exit code -9.", 1)),
+        ("Fatal Python error: Segmentation fault\nb", ("Fatal Python error: Segmentation fault", 1)),
         ("\rError\x1b]0;owned\x07: \x1b[31mred\x1b[0m\n", ("Error]0;owned: red", 1)),
     ],
 )  # fmt: skip
@@ -206,6 +253,14 @@ def test_the_decisive_line_is_the_last_that_names_an_error(
     path = tmp_path / "log"
     path.write_text(log, newline="")
     assert decisive_line(path) == decisive
+
+
+def test_without_an_error_the_last_line_decides_only_if_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("API disabled (ModuleNotFoundError: No module named 'openai_harmony')\nready\n")
+    assert decisive_line(path, or_last=False) == ("", None)
+    path.write_text("ValueError: x\nready\n")
+    assert decisive_line(path, or_last=False) == ("ValueError: x", 1)
 
 
 def test_a_log_that_is_not_text_still_has_a_decisive_line(tmp_path: Path) -> None:

@@ -67,6 +67,13 @@ def test_a_signal_ends_the_whole_family(stubborn, number):
     assert all(gone(pid) for pid in family)
 
 
+def test_a_supervisor_that_is_killed_takes_the_command_along(stubborn):
+    supervisor, (child, _) = stubborn
+    supervisor.kill()
+    supervisor.wait()
+    wait_for(lambda: gone(child))
+
+
 def test_an_asker_that_is_killed_takes_the_family_along(tmp_path):
     out = tmp_path / "pids"
     asker = tmp_path / "asker.py"

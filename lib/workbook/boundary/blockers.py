@@ -8,9 +8,9 @@ from typing import Any
 
 from workbook.boundary import diagnosis
 from workbook.boundary.entries import check_arch, entry
-from workbook.boundary.probe import run_probe
 from workbook.errors import UsageError
 from workbook.node.base import NodeConnection
+from workbook.node.probe import run_probe
 from workbook.types import Blocker, Frame, ProcessState, Stack, Status
 
 TIMEOUT_S = 600

@@ -1,8 +1,8 @@
 """The patch levels, and what each does to the installed FlashInfer."""
 
-from workbook.boundary.probe import run_probe
 from workbook.errors import UsageError
 from workbook.node.base import NodeConnection
+from workbook.node.probe import run_probe
 from workbook.types import PatchDiff, PatchLevel, Stack
 
 LEVELS = (

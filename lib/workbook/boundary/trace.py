@@ -11,8 +11,8 @@ from typing import Any
 from workbook.boundary import diagnosis
 from workbook.boundary.entries import check_arch, entry
 from workbook.boundary.levels import level
-from workbook.boundary.probe import run_probe
 from workbook.node.base import NodeConnection
+from workbook.node.probe import run_probe
 from workbook.types import Entry, ProcessState, Stack, TraceOutcome
 
 TIMEOUT_S = 300

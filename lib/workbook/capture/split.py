@@ -8,9 +8,9 @@ from typing import Any
 from workbook.boundary import diagnosis
 from workbook.boundary.entries import check_arch
 from workbook.boundary.levels import level
-from workbook.boundary.probe import run_probe
 from workbook.boundary.trace import TraceRequest, outcome
 from workbook.node.base import NodeConnection
+from workbook.node.probe import run_probe
 from workbook.types import CaptureMode, Entry, SplitOutcome, Stack, Stage, Status, TensorInput
 
 NUM_LAYERS = 3

@@ -7,43 +7,67 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import IO, Any
+
+import psutil
 
 from workbook.node.base import Completed
 from workbook.paths import PROBES
 from workbook.types import Node
 
 POLL_S = 0.1
+TAG = "WORKBOOK_PROCESS_TAG"
 
 
 class LocalProcess:
-    """A command under `probes/supervise.py`, whose lifeline is a pipe that closes when this process ends."""
+    """A command under `probes/supervise.py`, whose lifeline is a pipe that closes when this process ends.
+
+    A tag in the environment of all its processes finds what is left of it should the supervisor be killed.
+    """
 
     def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], stdout: Path, stderr: Path | None, grace_s: float
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        stdout: IO[Any],
+        stderr: IO[Any],
+        grace_s: float,
     ) -> None:
         supervised = [sys.executable, "-I", "-S", str(PROBES / "supervise.py"), "--grace", str(grace_s), "--"]
-        self.log = stdout
+        self.log = stdout.name
         self.grace_s = grace_s
-        with stdout.open("ab") as out, (stderr or stdout).open("ab") as err:
-            self._supervisor = subprocess.Popen(
-                [*supervised, *argv], stdin=subprocess.PIPE, stdout=out, stderr=err, env=dict(env),
-                start_new_session=True,
-            )  # fmt: skip
+        self._tag: str | None = uuid.uuid4().hex
+        tags = f"{env.get(TAG, '')} {self._tag}".strip()  # whoever started this process finds it as well
+        # SPT_NOENV: else setproctitle, which SGLang uses, overwrites the environment that others see.
+        self._supervisor = subprocess.Popen(
+            [*supervised, *argv], stdin=subprocess.PIPE, stdout=stdout, stderr=stderr,
+            env={**env, TAG: tags, "SPT_NOENV": "1"}, start_new_session=True,
+        )  # fmt: skip
 
     @property
     def pid(self) -> int:
         return self._supervisor.pid
 
     def poll(self) -> int | None:
-        return self._supervisor.poll()
+        status = self._supervisor.poll()
+        return None if status is None else self._ended(status)
 
     def wait(self, timeout_s: float) -> int | None:
         try:
-            return self._supervisor.wait(timeout_s)
+            return self._ended(self._supervisor.wait(timeout_s))
         except subprocess.TimeoutExpired:
             return None
+
+    def _ended(self, status: int) -> int:
+        """The status in the shell's form; what a killed supervisor could not end is ended first."""
+        if self._tag is not None:
+            end_tagged(self._tag)
+            self._tag = None
+        return status if status >= 0 else 128 - status
 
     def stop(self) -> int:
         if self._supervisor.stdin is not None and not self._supervisor.stdin.closed:
@@ -51,11 +75,11 @@ class LocalProcess:
         status = self.wait(self.grace_s + 5)
         if status is None:
             self._supervisor.send_signal(signal.SIGKILL)
-            status = self._supervisor.wait()
+            status = self._ended(self._supervisor.wait())
         return status
 
     def follow(self) -> Iterator[str]:
-        with self.log.open(errors="replace") as lines:
+        with Path(self.log).open(errors="replace") as lines:
             pending = ""
             while True:
                 ended = self.poll() is not None
@@ -90,8 +114,11 @@ class LocalConnection:
         env: Mapping[str, str] | None = None,
         on_stderr: Callable[[str], None] | None = None,
     ) -> Completed:
-        with tempfile.TemporaryDirectory(prefix="workbook-") as folder:
-            stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
+        # Temporary files without a name: nothing is left of them, whatever ends this process.
+        with (
+            tempfile.TemporaryFile("w+", errors="replace") as stdout,
+            tempfile.TemporaryFile("w+", errors="replace") as stderr,
+        ):
             started = time.monotonic()
             process = LocalProcess(argv, self._env(env), stdout, stderr, grace_s=5.0)
             try:
@@ -100,11 +127,13 @@ class LocalConnection:
                 )
             finally:
                 final = process.stop()
+            stdout.seek(0)
+            stderr.seek(0)
             return Completed(
                 argv=tuple(argv),
                 returncode=final if status is None else status,
-                stdout=stdout.read_text(errors="replace"),
-                stderr=stderr.read_text(errors="replace"),
+                stdout=stdout.read(),
+                stderr=stderr.read(),
                 seconds=time.monotonic() - started,
                 timed_out=status is None,
             )
@@ -113,7 +142,8 @@ class LocalConnection:
         self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, grace_s: float = 10.0
     ) -> LocalProcess:
         log.parent.mkdir(parents=True, exist_ok=True)
-        return LocalProcess(argv, self._env(env), log, None, grace_s)
+        with log.open("ab") as out:
+            return LocalProcess(argv, self._env(env), out, out, grace_s)
 
     def put(self, local: Path, remote: Path) -> None:
         _copy(local, remote)
@@ -122,18 +152,43 @@ class LocalConnection:
         _copy(remote, local)
 
 
+def end_tagged(tag: str) -> None:
+    """Kill every process that has `tag` in its environment, and return when none of them is left."""
+    while left := [process for process in psutil.process_iter() if _has_tag(process, tag)]:
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        while any(map(_lives, left)):
+            time.sleep(0.01)
+
+
+def _has_tag(process: psutil.Process, tag: str) -> bool:
+    try:
+        return tag in process.environ().get(TAG, "")
+    except (psutil.Error, OSError):  # it ended, or is someone else's
+        return False
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def _wait(
-    process: LocalProcess, timeout_s: float, written: Path, on_line: Callable[[str], None]
+    process: LocalProcess, timeout_s: float, written: IO[str], on_line: Callable[[str], None]
 ) -> int | None:
     """Wait as `LocalProcess.wait` does, and hand over the whole lines of a file meanwhile."""
     deadline = time.monotonic() + timeout_s
-    with written.open(errors="replace") as lines:
-        pending, status = "", None
-        while status is None and time.monotonic() < deadline:
-            status = process.wait(POLL_S)
-            *whole, pending = (pending + lines.read()).split("\n")
-            for line in whole:
-                on_line(line)
+    file, read, pending, status = written.fileno(), 0, b"", None
+    while status is None and time.monotonic() < deadline:
+        status = process.wait(POLL_S)
+        new = os.pread(file, os.fstat(file).st_size - read, read)  # the position is shared with the writer
+        read += len(new)
+        *whole, pending = (pending + new).split(b"\n")
+        for line in whole:
+            on_line(line.decode(errors="replace"))
     return status
 
 

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from workbook.boundary.probe import run_probe
 from workbook.node.base import NodeConnection
+from workbook.node.probe import run_probe
 from workbook.paths import ROOT
 from workbook.types import EnvSnapshot, Stack
 

@@ -5,10 +5,12 @@
 Standard input is the lifeline: when it closes (the asker ended, was killed, or its connection dropped), or on
 SIGTERM or SIGINT, the command gets SIGTERM, then after the grace period SIGKILL, with every descendant,
 also those that left its process group or whose parent died. The exit status is the command's, 128 + N for signal N.
+A supervisor that is itself killed takes the command along; what is below that, its asker has to end.
 Standard library only: it runs on the node, by whatever Python is there.
 """
 
 import ctypes
+import functools
 import os
 import select
 import signal
@@ -17,14 +19,22 @@ import sys
 import time
 from pathlib import Path
 
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.05
 
 
-def adopt_orphans() -> None:
-    """Have orphaned descendants re-parented to this process, so that they stay findable (Linux)."""
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process (Linux)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def die_with(parent: int) -> None:
+    """Have this process killed as soon as its parent has ended, however that comes about."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before it was asked for
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:
@@ -87,12 +97,17 @@ def main(argv: list[str]) -> int:
     if argv[:1] != ["--"] or len(argv) < 2:
         print("usage: supervise.py [--grace SECONDS] -- COMMAND [ARG...]", file=sys.stderr)
         return 2
-    adopt_orphans()
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphaned descendants become its children, and so stay findable
     asked_to_stop: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda got, _frame: asked_to_stop.append(got))
     try:
-        child = subprocess.Popen(argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
+        child = subprocess.Popen(
+            argv[1:],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=functools.partial(die_with, os.getpid()),
+        )
     except OSError as error:
         print(f"cannot start {argv[1]}: {error.strerror}", file=sys.stderr)
         return 127

@@ -2,21 +2,23 @@
 
 import json
 import re
-from collections.abc import Callable, Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from workbook.errors import UsageError, WorkbookError
-from workbook.node.base import NodeConnection
+from workbook.node.base import NodeConnection, Process
 from workbook.paths import PROBES
 from workbook.serving.launch import server_env
-from workbook.serving.log import printable, where
+from workbook.serving.log import new_lines, printable, where
 from workbook.serving.records import parse_point, read_raw
 from workbook.types import BenchPoint, LaunchProfile
 
 MIN_REQUESTS = 16  # with fewer not even a median means much
 MAX_WARMUP_REQUESTS = 16
+POLL_S = 0.5
 
 
 def run_bench(
@@ -32,6 +34,7 @@ def run_bench(
     run_id: str,
     seed: int,
     on_point: Callable[[BenchPoint], None] | None = None,
+    server_death: Callable[[], str | None] = lambda: None,
     point_limit_s: float = 1800.0,
 ) -> list[BenchPoint]:
     """Measure every concurrency, then all of them again, `repeats` times over.
@@ -51,11 +54,12 @@ def run_bench(
         run_id: the run that these points belong to.
         seed: of the first repeat's prompts.
         on_point: called with each point as it is finished.
+        server_death: asked about twice a second how the server died, such as `Server.death`; None while it lives.
         point_limit_s: seconds after which one point is given up.
 
     Raises:
         UsageError: there is nothing to measure, or the label was measured into `raw_dir` before.
-        WorkbookError: the client failed, or left a record that cannot be read.
+        WorkbookError: the server died, or the client failed, or left a record that cannot be read.
     """
     if not concurrencies or min(concurrencies) < 1 or repeats < 1:
         raise UsageError(
@@ -76,7 +80,7 @@ def run_bench(
     spec.write_text(json.dumps(asked, indent=2) + "\n")
     node.put(spec, spec)
     done = []
-    with closing(follow_client(node, spec, log, profile)) as measured:
+    with closing(follow_client(node, spec, log, profile, server_death)) as measured:
         for point in points:
             if next(measured, None) != point["name"]:
                 raise WorkbookError(
@@ -114,19 +118,23 @@ def plan_point(profile: LaunchProfile, stem: str, concurrency: int, repeat: int,
 
 
 def follow_client(
-    node: NodeConnection, spec: Path, log: Path, profile: LaunchProfile
+    node: NodeConnection,
+    spec: Path,
+    log: Path,
+    profile: LaunchProfile,
+    server_death: Callable[[], str | None],
 ) -> Generator[str, None, None]:
     """Run the client, and name each point as soon as it is measured.
 
     Raises:
-        WorkbookError: it could not measure a point, or ended early.
+        WorkbookError: the server died, or the client could not measure a point, or ended early.
     """
     env = server_env(profile, pythonpath=node.node.env.get("PYTHONPATH"))
     env |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     client = node.start([node.python, "-P", str(PROBES / "bench.py"), str(spec)], log=log, env=env)
     hint = f"Its own words are in {log}; the server's log may say more."
     try:
-        for line in client.follow():
+        for line in client_lines(client, log, server_death):
             progress = read_progress(line)
             if progress is None:
                 continue
@@ -138,6 +146,22 @@ def follow_client(
         status = client.stop()
     if status != 0:
         raise WorkbookError(f"The benchmark ended early, with exit status {status}: {where(log)}.", hint)
+
+
+def client_lines(client: Process, log: Path, server_death: Callable[[], str | None]) -> Iterator[str]:
+    """The lines of the client's log as they are written, until it ends.
+
+    Raises:
+        WorkbookError: the server died.
+    """
+    lines, ended = new_lines(log), False
+    while not ended:
+        ended = client.poll() is not None
+        if death := server_death():  # before the lines: what the client says then is only the consequence
+            raise WorkbookError(f"The server died during the benchmark: it {death}.")
+        yield from iter(lines.__next__, None)
+        if not ended:
+            time.sleep(POLL_S)
 
 
 def read_progress(line: str) -> dict[str, str] | None:

@@ -16,7 +16,7 @@ import psutil
 from workbook.errors import WorkbookError
 from workbook.node.base import NodeConnection, Process
 from workbook.serving.launch import pasteable, server_argv, server_env
-from workbook.serving.log import decisive_line, new_lines, where
+from workbook.serving.log import decisive_line, new_lines, printable, where
 from workbook.serving.tiny_model import resolve_model
 from workbook.types import LaunchProfile, ServeOutcome, Status
 
@@ -93,35 +93,43 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        status = self._process.poll() if self._process else None
-        if status is not None:
-            self._note_failure(Status.CRASHED, f"{how_it_ended(status)} after it was ready")
+        self.death()
         self._stop()
+
+    def death(self) -> str | None:
+        """How the server came to its end after it was ready, with its decisive line; None while it lives."""
+        status = self._process.poll() if self._process else None
+        if status is None:
+            return None
+        return self._note_failure(Status.CRASHED, f"{how_it_ended(status)} after it was ready", status)
 
     def _wait_until_ready(self, process: Process, deadline: float) -> None:
         lines = new_lines(self.log)
         while True:
             ready, status = is_healthy(self.url), process.poll()
             for line in iter(lines.__next__, None):
-                self._on_line(line)
+                self._on_line(printable(line))
             if status is not None:
-                self._fail(Status.CRASHED, f"{how_it_ended(status)} before it was ready")
+                self._fail(Status.CRASHED, f"{how_it_ended(status)} before it was ready", status)
             if ready:
                 return
             if time.monotonic() > deadline:
                 self._fail(Status.TIMEOUT, f"was not ready after {self.ready_timeout_s:g} s")
             time.sleep(POLL_S)
 
-    def _fail(self, status: Status, reason: str) -> NoReturn:
-        self._note_failure(status, reason)
+    def _fail(self, status: Status, reason: str, exit_status: int | None = None) -> NoReturn:
+        said = self._note_failure(status, reason, exit_status)
         raise WorkbookError(
-            f"The server of profile {self.outcome.profile} {reason}: {where(self.log)}.",
-            "Name the cause with `workbook triage` and that log, or run the printed command by hand.",
+            f"The server of profile {self.outcome.profile} {said}.",
+            f"Read that log, or run the command by hand: {self.command}",
         )
 
-    def _note_failure(self, status: Status, reason: str) -> None:
-        line, number = decisive_line(self.log)
+    def _note_failure(self, status: Status, reason: str, exit_status: int | None) -> str:
+        """Keep it in the outcome; the same as the end of a sentence."""
+        killed = exit_status is not None and signal_of(exit_status) is not None
+        line, number = decisive_line(self.log, or_last=not killed)  # a signal leaves no last words
         self._note(status=status, reason=reason, decisive_line=line, line_number=number)
+        return f"{reason}: {where(self.log, or_last=not killed)}"
 
     def _stop(self) -> None:
         if self._memory is not None:
@@ -181,17 +189,23 @@ def installed_sglang(node: NodeConnection) -> str:
     if done.returncode != 0:
         raise WorkbookError(
             f"The Python of node {node.node.name} ({node.python}) has no sglang.",
-            "Install it there, or name another Python in data/nodes; `workbook doctor` shows what is there.",
+            f"Install it there, or name another Python in data/nodes/{node.node.name}.yaml.",
         )
     return done.stdout.strip().rpartition("\n")[2]
 
 
 def how_it_ended(status: int) -> str:
-    """An exit status in words; above 128 it stands for a signal."""
+    """An exit status in words."""
+    name = signal_of(status)
+    return f"was ended by {name}" if name else f"ended with exit status {status}"
+
+
+def signal_of(status: int) -> str | None:
+    """The signal N that an exit status of -N or 128 + N stands for; None for any other status."""
     try:
-        return f"was ended by {signal.Signals(status - 128).name}"
+        return signal.Signals(-status if status < 0 else status - 128).name
     except ValueError:
-        return f"ended with exit status {status}"
+        return None
 
 
 def free_port() -> int:

@@ -65,6 +65,6 @@ def tiny_model(
             raise UsageError(f"There is no such tiny model: {last.rpartition('error: ')[2]}.")
         raise WorkbookError(
             f"The tiny model could not be written on node {node.node.name} ({folder}): {last}.",
-            "It needs the `tokenizers` library in the node's Python; `workbook doctor` shows what is there.",
+            f"It needs the `tokenizers` library in that node's Python, {node.python}.",
         )
     return Path(json.loads(done.stdout)["path"])
