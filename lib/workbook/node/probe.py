@@ -78,7 +78,8 @@ def run_probe(
             env=environment,
             on_stderr=on_stderr,
         )
-    answer = done.stdout.strip().rpartition("\n")[2]  # a sitecustomize of the user's may print before
+    # A sitecustomize of the user's may print before; the scratch folder means nothing to a reader.
+    answer = done.stdout.strip().rpartition("\n")[2].replace(scratch, "SCRATCH")
     if raw is not None:
         raw.parent.mkdir(parents=True, exist_ok=True)
         raw.with_name(f"{raw.name}.json").write_text(answer)  # the name may have dots of its own
