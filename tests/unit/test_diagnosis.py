@@ -68,10 +68,15 @@ def test_the_chain_is_whole_and_tells_no_folder_of_this_machine():
     ("context", "operation"),
     [
         ("module: posix, qualname: getpid, skip reason: x", "posix.getpid"),
+        ("module: <unknown module>, qualname: datetime.now, skip reason: <missing reason>", "datetime.now"),
         ("call_method UserDefinedClassVariable(<class 'datetime.datetime'>) now [] {}", "datetime.now"),
         (
             "call_method UserDefinedObjectVariable(Function) __call__ [TensorVariable()] {}",
             "Function.__call__",
+        ),
+        (
+            "call_function UserDefinedClassVariable(<class 'types.SimpleNamespace'>) [] {}",
+            "types.SimpleNamespace",
         ),
         ("<function fp4_quantize at 0x7fb61f5e31a0>", "fp4_quantize"),
         ("something new at 0x7fb61f5e31a0 of Dynamo's", "something new of Dynamo's"),

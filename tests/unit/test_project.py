@@ -12,7 +12,7 @@ import yaml
 
 from workbook import catalog
 from workbook.paths import DATA, LOCKS, NOTEBOOKS, ROOT
-from workbook.types import LaunchProfile, Node, Stack
+from workbook.types import LaunchProfile, Node, Stack, Status, TraceOutcome
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
@@ -116,3 +116,13 @@ def test_data_and_code_name_no_folder_of_one_machine():
     ]
     assert not found
     assert DATA.is_dir()
+
+
+def test_recorded_outcomes_still_load_and_carry_their_provenance():
+    for folder in (DATA / "recorded").iterdir():
+        assert (folder / "README.md").is_file() and (folder / "snapshot.json").is_file()
+        outcomes = [
+            TraceOutcome.model_validate(one) for one in json.loads((folder / "outcomes.json").read_text())
+        ]
+        assert {one.patch_level for one in outcomes if one.status is Status.OK} == {4}
+        assert all(one.versions["torch"] for one in outcomes)

@@ -9,7 +9,7 @@ from workbook.types import Frame, Lane, Status
 OPERATION_LIMIT = 120  # characters
 _BREAK_ID = re.compile(r"/(gb\d{4})\b")
 _CONTEXT = re.compile(r"Developer debug context: (.*)")
-_SKIPPED = re.compile(r"module: (?P<module>\S+), qualname: (?P<name>[^,\s]+)")
+_SKIPPED = re.compile(r"module: (?:<unknown module>|(?P<module>[^,\s]+)), qualname: (?P<name>[^,\s]+)")
 _CLASS_METHOD = re.compile(
     r"call_method UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\) (?P<name>\w+)"
 )
@@ -49,7 +49,7 @@ def operation(message: str) -> str | None:
 
 def _named(context: str) -> str:
     if skipped := _SKIPPED.search(context):
-        return f"{skipped['module']}.{skipped['name']}"
+        return ".".join(part for part in (skipped["module"], skipped["name"]) if part)
     if method := _CLASS_METHOD.search(context) or _OBJECT_METHOD.search(context):
         return f"{method['owner'].rpartition('.')[2]}.{method['name']}"
     if call := _CLASS_CALL.search(context):

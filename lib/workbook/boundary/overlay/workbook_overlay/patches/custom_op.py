@@ -31,7 +31,7 @@ def without_kernel(function, module):
 
     def get_fp4_quantization_module(backend="100"):
         if backend not in loaded:
-            with stand_in():
+            with stand_in(refuse_as_kernel):
                 loaded[backend] = loader(backend)
         return loaded[backend]
 
@@ -56,6 +56,18 @@ def without_kernel(function, module):
         )
 
     return fake
+
+
+def refuse_as_kernel(input, global_scale, _values, _scales, sf_vec_size, sf_use_ue8m0, *_rest):
+    """The compiled kernel without its work: it refuses what that does (fp4Quantize.cpp, FlashInfer 0.6.3, 0.6.11)."""
+    if sf_use_ue8m0 and sf_vec_size != 32:
+        raise RuntimeError("sf_vec_size can only be 32 when sf_use_ue8m0 is true")
+    if not sf_use_ue8m0 and (global_scale is None or sf_vec_size != 16):
+        raise RuntimeError(
+            "global_scale is required and sf_vec_size can only be 16 when sf_use_ue8m0 is false"
+        )
+    if input.dtype not in (torch.float16, torch.bfloat16, torch.float8_e4m3fn):
+        raise RuntimeError("fp4_quantize only supports fp16, bf16 and e4m3 input")
 
 
 def to_meta(value):
