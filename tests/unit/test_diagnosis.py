@@ -115,3 +115,12 @@ def test_any_text_is_read_without_an_exception(text):
 )
 def test_lanes(file, lane):
     assert diagnosis.lane(file) is lane
+
+
+def test_an_explanation_leaves_out_the_frames_of_c_and_python():
+    message = (
+        'got RuntimeError("no data\\nException raised from x (frame #0: y)")\n\nfrom user code:\n  File "f"'
+    )
+    assert diagnosis.explanation(message) == 'got RuntimeError("no data'
+    escaped = message.replace("\nException", "\\nException")
+    assert diagnosis.explanation(escaped) == 'got RuntimeError("no data'

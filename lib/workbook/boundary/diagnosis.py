@@ -17,7 +17,9 @@ _OBJECT_METHOD = re.compile(r"call_method UserDefinedObjectVariable\((?P<owner>\
 _CLASS_CALL = re.compile(r"call_function UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\)")
 _FUNCTION = re.compile(r"<function (?P<name>\S+) at 0x[0-9a-f]+>")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_EXPLANATION_END = re.compile(r"\n\s*(?:from user code:|Set TORCHDYNAMO_VERBOSE|Exception raised from|\Z)")
+_EXPLANATION_END = re.compile(
+    r"(?:\n|\\n)\s*(?:from user code:|Set TORCHDYNAMO_VERBOSE|Exception raised from|\Z)"
+)
 
 
 def status(error: dict[str, Any] | None) -> Status:
