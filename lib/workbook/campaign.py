@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from workbook import store
-from workbook.errors import UsageError, WorkbookError
+from workbook.errors import UsageError, WorkbookError, nearest
 from workbook.params import BaselineParams, CrashParams, Params, PatchesParams, PiecewiseParams, ReportParams
 from workbook.paths import NOTEBOOKS, reports_dir, require_checkout, runs_dir
 from workbook.report.html import render
@@ -50,6 +49,11 @@ def new_name() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
 
 
+def known_names() -> str:
+    """The campaigns that there are, for a sentence."""
+    return ", ".join(store.campaigns()) or "none yet"
+
+
 def choose(only: Sequence[str]) -> list[type[Params]]:
     """The notebooks that `only` names, by number or by name; all when it is empty. The report always comes last.
 
@@ -61,9 +65,9 @@ def choose(only: Sequence[str]) -> list[type[Params]]:
     for name in only:
         found = [one for one in known if name in (one, one.partition("_")[0])]
         if not found:
-            near = get_close_matches(name, known, n=1, cutoff=0.3)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}."
-            raise UsageError(f"No notebook {name!r};", hint)
+            raise UsageError(
+                f"No notebook {name!r};", nearest(name, known, f"known: {', '.join(known)}.", 0.3)
+            )
         wanted |= set(found)
     return [model for model in ORDER if not only or model.notebook in wanted or model is ReportParams]
 
@@ -86,8 +90,7 @@ def plan(models: Sequence[type[Params]], given: Mapping[str, Any]) -> dict[type[
     known = {name for model in models for name in model.model_fields}
     for name in given:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}."
+            hint = nearest(name, known, f"there are {', '.join(sorted(known))}.")
             raise UsageError(f"{name} is not a parameter of any notebook here;", hint)
     chosen = {
         model: {name: value for name, value in given.items() if name in model.model_fields}
@@ -114,9 +117,8 @@ def kept_request(campaign: str) -> tuple[list[str], dict[str, Any]]:
         request = json.loads((runs_dir() / campaign / REQUEST).read_text())
         return list(request["only"]), dict(request["given"])
     except (OSError, ValueError, KeyError, TypeError):
-        known = ", ".join(store.campaigns()) or "none yet"
         raise UsageError(
-            f"Campaign {campaign!r} cannot be resumed: it has no {REQUEST}.", f"Known: {known}."
+            f"Campaign {campaign!r} cannot be resumed: it has no {REQUEST}.", f"Known: {known_names()}."
         ) from None
 
 
@@ -140,8 +142,9 @@ def run(
     require_checkout()
     with store.locked(campaign):
         for model, values in parameters.items():
-            before = [one for one in store.find(campaign, model.notebook) if (one.path / PAGE).is_file()]
-            if resume and before and model is not ReportParams:
+            reusable = store.find(campaign, model.notebook) if resume and model is not ReportParams else []
+            before = [one for one in reusable if (one.path / PAGE).is_file()]
+            if before:
                 on_done(Finished(before[-1], 0.0, reused=True))
             else:
                 on_done(_execute(model.notebook, {**values, "campaign": campaign}))

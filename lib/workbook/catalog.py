@@ -1,12 +1,11 @@
 """The YAML descriptions under data/: nodes, launch profiles, stacks."""
 
-from difflib import get_close_matches
 from typing import TypeVar
 
 import yaml
 from pydantic import ValidationError
 
-from workbook.errors import UsageError
+from workbook.errors import UsageError, nearest
 from workbook.paths import DATA
 from workbook.types import LaunchProfile, Node, Record, Stack
 
@@ -29,8 +28,7 @@ def load(kind: type[R], name: str) -> R:
     folder = FOLDERS[kind]
     known = names(kind)
     if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}."
+        hint = nearest(name, known, f"known: {', '.join(known)}.")
         raise UsageError(f"No {folder.removesuffix('s')} named {name!r} in data/{folder};", hint)
     path = DATA / folder / f"{name}.yaml"
     try:

@@ -105,7 +105,7 @@ def report(
     name = campaign or (known[-1] if known else "")
     if name not in known:
         raise UsageError(
-            f"No campaign {name!r};" if name else "No campaign yet;", f"known: {_known_campaigns()}."
+            f"No campaign {name!r};" if name else "No campaign yet;", f"known: {campaigns.known_names()}."
         )
     given = dict(_name_value(one) for one in parameter or []) | {"campaign": name}
     page = campaigns.run(name, campaigns.plan([ReportParams], given), on_done=_tell)
@@ -240,12 +240,6 @@ def _name_value(text: str) -> tuple[str, Any]:
         return name, yaml.safe_load(value) if value else ""
     except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"-p {name}: {value!r} cannot be read as a value.") from error
-
-
-def _known_campaigns() -> str:
-    from workbook import store
-
-    return ", ".join(store.campaigns()) or "none yet"
 
 
 def _tell(finished: "Finished") -> None:

@@ -1,5 +1,14 @@
 """What the workbook says when it cannot go on: one sentence on what was wrong and where, one on what to do."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:
+    """A hint at the known name that is most like `name`, or `otherwise` where none is at least `cutoff` alike."""
+    near = get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"did you mean {near[0]}?" if near else otherwise
+
 
 class WorkbookError(Exception):
     """The workbook itself failed (exit status 1).

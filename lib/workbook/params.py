@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from workbook import catalog
 from workbook.boundary.entries import check_arch, entry
 from workbook.boundary.levels import LEVELS
-from workbook.errors import ParameterError, UsageError
+from workbook.errors import ParameterError, UsageError, nearest
 from workbook.types import CaptureMode, LaunchProfile, Node, Record, Stack
 
 _PARAMETER_CELL = re.compile(r"\s*#\s*parameters\b", re.IGNORECASE)
@@ -126,10 +126,7 @@ class Params(BaseModel):
         first = min(problems, key=lambda one: one["type"] != "extra_forbidden")
         name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
-            near = get_close_matches(name, cls.model_fields, n=1)
-            hint = (
-                f"did you mean {near[0]}?" if near else f"its parameters are {', '.join(cls.model_fields)}."
-            )
+            hint = nearest(name, cls.model_fields, f"its parameters are {', '.join(cls.model_fields)}.")
             return f"{name} is not a parameter of {cls.notebook}; {hint}"
         if first["type"] == "missing":
             return f"{name} is missing from the parameters of {cls.notebook}."

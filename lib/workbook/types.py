@@ -94,12 +94,11 @@ class Declared(Record):
     cuda_home: str | None
 
 
-class TraceOutcome(Record):
-    """What Dynamo makes of one call under `fullgraph=True`, in a process of its own."""
+class Traced(Record):
+    """How one trace of one call ended, on which versions, and what was stood in for."""
 
     entry: str
     arch: str
-    patch_level: int
     process_state: ProcessState
     status: Status
     break_id: str | None = None
@@ -107,36 +106,30 @@ class TraceOutcome(Record):
     blamed: str | None = None
     frames: tuple[Frame, ...] = ()
     message: str = ""
-    output_shapes: tuple[str, ...] = ()
     seconds: float
     versions: dict[str, str]
-    declared: Declared
     stand_ins: tuple[str, ...] = ()
+
+
+class TraceOutcome(Traced):
+    """What Dynamo makes of one call under `fullgraph=True`, in a process of its own."""
+
+    patch_level: int
+    output_shapes: tuple[str, ...] = ()
+    declared: Declared
     applied: tuple[str, ...] = ()
 
 
-class Blocker(Record):
+class Blocker(Traced):
     """One layer of `blockers`: what stopped the trace, and how it was passed to reach the next.
 
     The last of a list says how the tracing ended: status ok, or a blocker that is `not passed`, and why.
     """
 
     order: int = Field(ge=1)
-    entry: str
-    arch: str
-    process_state: ProcessState
-    status: Status
-    break_id: str | None = None
-    operation: str | None = None
-    blamed: str | None = None
-    frames: tuple[Frame, ...] = ()
-    message: str = ""
     passed: Literal["constant", "opaque", "not passed", "end"]
     how: str
-    seconds: float
-    versions: dict[str, str]
     declared: Declared | None
-    stand_ins: tuple[str, ...] = ()
 
 
 class TensorInput(Record):

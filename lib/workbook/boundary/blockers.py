@@ -11,7 +11,7 @@ from workbook.boundary.entries import check_arch, entry
 from workbook.errors import UsageError
 from workbook.node.base import NodeConnection
 from workbook.node.probe import run_probe
-from workbook.types import Blocker, Frame, ProcessState, Stack, Status
+from workbook.types import Blocker, Frame, ProcessState, Stack
 
 TIMEOUT_S = 600
 _PROGRESS = re.compile(r"\d+: .+")
@@ -71,27 +71,22 @@ def _asked(path: str, arch: str, inputs: Path | None) -> dict[str, Any]:
 
 
 def _blocker(number: int, layer: dict[str, Any], answer: dict[str, Any], path: str, arch: str) -> Blocker:
-    error = layer["error"]
-    message = error["message"] if error else ""
-    chain = diagnosis.frames(error["stack"]) if error else ()
+    told = diagnosis.fields(layer["error"])
+    frame = diagnosis.blamed_frame(told["frames"], path)
     declared = answer["declared"]
     return Blocker(
         order=number,
         entry=path,
         arch=arch,
         process_state=ProcessState.WARM,
-        status=diagnosis.status(error) if error else Status.OK,
-        break_id=diagnosis.break_id(message),
-        operation=diagnosis.operation(message),
-        blamed=_with_line(diagnosis.blamed_frame(chain, path), path) if error else None,
-        frames=chain,
-        message=diagnosis.explanation(message),
+        blamed=_with_line(frame, path) if layer["error"] else None,
         passed=layer["passed"],
         how=layer["how"],
         seconds=layer["seconds"],
         versions=answer["versions"],
         declared=declared and declared | {"input_shapes": answer["input_shapes"]},
         stand_ins=answer["stand_ins"],
+        **told,
     )
 
 

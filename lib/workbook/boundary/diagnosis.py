@@ -22,6 +22,18 @@ _EXPLANATION_END = re.compile(
 )
 
 
+def fields(error: dict[str, Any] | None) -> dict[str, Any]:
+    """The fields of a `Traced` record that an exception tells; `blamed` depends on the entry and is not among them."""
+    message = error["message"] if error else ""
+    return {
+        "status": status(error),
+        "break_id": break_id(message),
+        "operation": operation(message),
+        "frames": frames(error["stack"]) if error else (),
+        "message": explanation(message),
+    }
+
+
 def status(error: dict[str, Any] | None) -> Status:
     """How a trace ended. A disabled function is a graph break; other refusals are operations Dynamo cannot trace."""
     if error is None:

@@ -1,8 +1,6 @@
 """The entry points that can be traced: a row each."""
 
-from difflib import get_close_matches
-
-from workbook.errors import UsageError
+from workbook.errors import UsageError, nearest
 from workbook.types import Entry, TensorInput
 
 ENTRIES = (
@@ -25,8 +23,7 @@ def entry(path: str) -> Entry:
     """
     rows = {row.path: row for row in ENTRIES}
     if path not in rows:
-        near = get_close_matches(path, rows, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(rows)}."
+        hint = nearest(path, rows, f"known: {', '.join(rows)}.", 0.4)
         raise UsageError(f"No entry point {path!r};", hint)
     return rows[path]
 

@@ -68,27 +68,21 @@ def trace(
 
 def outcome(request: TraceRequest, row: Entry, answer: dict[str, Any]) -> TraceOutcome:
     """The record of what the probe answered."""
-    error = answer["error"]
-    message = error["message"] if error else ""
-    chain = diagnosis.frames(error["stack"]) if error else ()
+    told = diagnosis.fields(answer["error"])
     shapes = [f"{one.dtype} {one.shape}" for one in row.inputs]
     return TraceOutcome(
         entry=request.entry,
         arch=request.arch,
         patch_level=request.patch_level,
         process_state=request.process_state,
-        status=diagnosis.status(error),
-        break_id=diagnosis.break_id(message),
-        operation=diagnosis.operation(message),
-        blamed=diagnosis.blamed(chain, request.entry) if error else None,
-        frames=chain,
-        message=diagnosis.explanation(message),
+        blamed=diagnosis.blamed(told["frames"], request.entry) if answer["error"] else None,
         output_shapes=answer["output_shapes"],
         seconds=answer["seconds"],
         versions=answer["versions"],
         declared=answer["declared"] | {"input_shapes": shapes},
         stand_ins=answer["stand_ins"],
         applied=answer["applied"],
+        **told,
     )
 
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from workbook.node.base import NodeConnection
@@ -11,11 +10,8 @@ from workbook.paths import ROOT
 from workbook.types import EnvSnapshot, Stack
 
 
-def take(node: NodeConnection, stack: Stack, patched_sources: Mapping[str, str] | None = None) -> EnvSnapshot:
+def take(node: NodeConnection, stack: Stack) -> EnvSnapshot:
     """Ask the node for its hardware and packages, and git for the workbook's commit.
-
-    Args:
-        patched_sources: "module.function" -> hash of the source that a patch was applied to.
 
     Raises:
         WorkbookError: the node did not answer.
@@ -28,7 +24,6 @@ def take(node: NodeConnection, stack: Stack, patched_sources: Mapping[str, str] 
         git_commit=commit,
         git_dirty=None if status is None else bool(status),
         argv=_argv(),
-        patched_sources=dict(patched_sources or {}),
         **answer,
     )
 

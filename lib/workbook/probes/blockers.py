@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from workbook_overlay.answer import answer, spec
+from workbook_overlay.call import make_inputs, resolve, shapes, versions
 
 MOST = 60
 KERNEL_NOTE = "stand-in, nothing was built; its functions are real tvm_ffi.Function objects without a kernel"
@@ -109,18 +110,11 @@ def load_call(asked: dict, stand_ins: list):
             function = getattr(function, part)
         inputs = runpy.run_path(asked["inputs_file"])["inputs"]()
         return function, tuple(inputs), nullcontext(), nullcontext(), False
-    import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    module, _, name = asked["entry"].rpartition(".")
-    __import__(module)
-    function = getattr(sys.modules[module], name)
-    mode = FakeTensorMode()
+    function, mode = resolve(asked["entry"]), FakeTensorMode()
     with mode:
-        inputs = tuple(
-            torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device="cuda")
-            for one in asked["inputs"]
-        )
+        inputs = tuple(make_inputs(asked["inputs"]))
     return function, inputs, mode, without_building(stand_ins), True
 
 
@@ -190,7 +184,6 @@ class Search:
 
 
 def blockers(asked: dict) -> dict:
-    import torch
     from workbook_overlay import kernels
     from workbook_overlay.declare import declare_gpu
     from workbook_overlay.explain import explain
@@ -220,17 +213,12 @@ def blockers(asked: dict) -> dict:
             )
             print(f"{len(layers)}: {way or 'not passed'}: {how}", file=sys.stderr, flush=True)
     search.passed.restore()
-    versions = {"python": sys.version.split()[0], "torch": torch.__version__}
-    if "flashinfer" in sys.modules:
-        versions["flashinfer-python"] = sys.modules["flashinfer"].__version__
     return {
         "layers": layers,
         "declared": declared,
-        "input_shapes": [
-            f"{x.dtype} {tuple(x.shape)}".removeprefix("torch.") for x in inputs if hasattr(x, "shape")
-        ],
+        "input_shapes": shapes(inputs),
         "stand_ins": kernels.STAND_INS,
-        "versions": versions,
+        "versions": versions(),
     }
 
 

@@ -6,24 +6,11 @@ Runs on the node, in a process of its own. Without a GPU the inputs are FakeTens
 `workbook_overlay.declare` answers for the GPU; FlashInfer's and Dynamo's code is the installed one.
 """
 
-import importlib
 import sys
 import time
 
 from workbook_overlay.answer import answer, spec
-
-
-def resolve(path: str):
-    """The object at a dotted path such as `flashinfer.fp4_quantize`."""
-    module, _, attribute = path.rpartition(".")
-    return getattr(importlib.import_module(module), attribute)
-
-
-def make_inputs(described: list[dict]) -> list:
-    """Tensors on the (fake) GPU from `{"dtype": "bfloat16", "shape": [128, 256]}`."""
-    import torch
-
-    return [torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device="cuda") for one in described]
+from workbook_overlay.call import make_inputs, resolve, shapes, versions
 
 
 def warm_up(entry, inputs) -> None:
@@ -43,8 +30,6 @@ def trace(spec: dict) -> dict:
     from workbook_overlay.explain import explain
 
     result = {"declared": declare_gpu(spec["arch"]), "error": None, "output_shapes": []}
-    import flashinfer
-
     entry = resolve(spec["entry"])
     with FakeTensorMode():
         inputs = make_inputs(spec["inputs"])
@@ -69,20 +54,14 @@ def trace(spec: dict) -> dict:
             result["error"] = explain(error)
         else:
             outputs = outputs if isinstance(outputs, tuple | list) else [outputs]
-            result["output_shapes"] = [
-                f"{out.dtype} {tuple(out.shape)}".removeprefix("torch.") for out in outputs
-            ]
+            result["output_shapes"] = shapes(outputs)
     ended = time.perf_counter()
     return result | {
         "seconds": ended - imported,
         "import_seconds": imported - started,
         "applied": patches.APPLIED,
         "stand_ins": kernels.STAND_INS,
-        "versions": {
-            "python": sys.version.split()[0],
-            "torch": torch.__version__,
-            "flashinfer-python": flashinfer.__version__,
-        },
+        "versions": versions(),
     }
 
 

@@ -131,15 +131,17 @@ def stage_outcomes(evidence: Evidence) -> list[StageOutcome]:
     cells: list[StageOutcome] = []
     for run in evidence.runs:
         suffix = evidence.suffix(run)
+        outcomes = outcomes_of(run) if run.record.notebook == TRACES else []
+        splits = _records(run, "splits", SplitOutcome)
         for one in LEVELS:
             label = f"level {one.level} · {one.name}{suffix}"
-            traced = [found for found in outcomes_of(run) if found.patch_level == one.level]
-            if traced and run.record.notebook == TRACES:
+            traced = [found for found in outcomes if found.patch_level == one.level]
+            if traced:
                 cells += [
                     StageOutcome(label=label, stage=Stage.IMPORT, status=Status.OK),
                     _traced(label, traced),
                 ]
-            for split in _records(run, "splits", SplitOutcome):
+            for split in splits:
                 if split.patch_level == one.level:
                     cells += _split(label, split, [cell.stage for cell in cells if cell.label == label])
         for serve in _records(run, "serve", ServeOutcome):
