@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.processes import command_line, running, wait_for
 from workbook.catalog import load
 from workbook.errors import WorkbookError
 from workbook.node.local import LocalConnection
@@ -33,16 +35,9 @@ def of_server(port: int) -> list[int]:
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
         if str(port) in command and "sglang.launch_server" in command:
-            found |= {process.pid, *(child.pid for child in process.children(recursive=True))}
+            with suppress(psutil.NoSuchProcess):
+                found |= {process.pid, *(child.pid for child in process.children(recursive=True))}
     return sorted(found)
-
-
-def runs(pid: int) -> bool:
-    """Whether there is such a process, and not only its exit status, which someone has yet to collect."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_baseline_from_start_to_stop(tmp_path: Path) -> None:
@@ -64,7 +59,7 @@ def test_a_baseline_from_start_to_stop(tmp_path: Path) -> None:
         )
         processes = of_server(server.port)
         assert len(processes) >= 4  # the supervisor, the server, its scheduler, its detokenizer
-    assert not any(psutil.pid_exists(pid) for pid in processes)
+    assert running(processes) == []
     assert not is_healthy(server.url)
 
     assert told == points and [point.concurrency for point in points] == [1, 4]
@@ -106,10 +101,7 @@ def test_nothing_is_left_when_whoever_asked_is_killed(tmp_path: Path) -> None:
     asker.kill()
     asker.wait()
     asker.stdout.close()
-    deadline = time.monotonic() + 30
-    while any(psutil.pid_exists(pid) for pid in processes) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert [pid for pid in processes if psutil.pid_exists(pid)] == []
+    wait_for(lambda: not running(processes), seconds=30)
 
 
 @pytest.mark.parametrize("victim", ["sglang::scheduler", "supervise.py"])
@@ -127,7 +119,7 @@ def test_a_server_that_dies_in_a_benchmark_ends_it_and_leaves_nothing(tmp_path: 
         server,
     ):
         processes = of_server(server.port)
-        [pid] = [one for one in processes if victim in " ".join(psutil.Process(one).cmdline())]
+        [pid] = [one for one in processes if victim in command_line(one)]
         run_bench(
             NODE,
             server.url,
@@ -143,7 +135,7 @@ def test_a_server_that_dies_in_a_benchmark_ends_it_and_leaves_nothing(tmp_path: 
             server_death=server.death,
         )
     assert time.monotonic() - killed[0] < 20
-    assert list(filter(runs, processes)) == []
+    assert running(processes) == []
     assert server.outcome.status is Status.CRASHED
     if victim == "sglang::scheduler":
         assert "crashed with exit code -9" in server.outcome.decisive_line

@@ -6,11 +6,11 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.processes import running, wait_for
 from workbook.errors import UsageError
 from workbook.node.connect import connect
 
@@ -82,24 +82,15 @@ time.sleep(600)
 
 def family(log, seconds=15.0):
     """The two process ids, as soon as they are written."""
-    deadline = time.monotonic() + seconds
-    while not log.exists() or len(log.read_text().split()) < 2:
-        assert time.monotonic() < deadline, "the family did not start in time"
-        time.sleep(0.05)
+    wait_for(lambda: log.exists() and len(log.read_text().split()) == 2, seconds)
     return [int(pid) for pid in log.read_text().split()]
-
-
-def living(pids):
-    return [
-        pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    ]
 
 
 @pytest.fixture
 def log(tmp_path):
     """A log for the ids of a family, none of which outlives the test."""
     yield (path := tmp_path / "family")
-    for pid in living(int(pid) for pid in path.read_text().split()):
+    for pid in running(int(pid) for pid in path.read_text().split()):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -118,7 +109,7 @@ def test_nothing_is_left_of_a_command_whose_supervisor_was_killed(node, log, see
     pids = family(log)
     os.kill(process.pid, signal.SIGKILL)
     assert see_the_end(process) == 128 + signal.SIGKILL
-    assert living(pids) == []
+    assert running(pids) == []
 
 
 def test_nothing_is_left_of_a_supervisor_that_cannot_act(node, log, monkeypatch):
@@ -126,7 +117,7 @@ def test_nothing_is_left_of_a_supervisor_that_cannot_act(node, log, monkeypatch)
     pids = family(log)
     os.kill(process.pid, signal.SIGSTOP)
     assert process.stop() == 128 + signal.SIGKILL
-    assert living(pids) == []
+    assert running(pids) == []
 
 
 def test_nothing_is_left_of_what_a_command_asked_for_itself(node, log, tmp_path):
@@ -134,7 +125,7 @@ def test_nothing_is_left_of_what_a_command_asked_for_itself(node, log, tmp_path)
     pids = family(log)
     os.kill(process.pid, signal.SIGKILL)
     process.stop()
-    assert living(pids) == []
+    assert running(pids) == []
 
 
 def test_another_command_is_left_alone(node, log, tmp_path):
@@ -143,9 +134,9 @@ def test_another_command_is_left_alone(node, log, tmp_path):
     process = node.start([sys.executable, "-c", "import time; time.sleep(600)"], log=tmp_path / "log")
     os.kill(process.pid, signal.SIGKILL)
     process.stop()
-    assert living(pids) == pids
+    assert running(pids) == pids
     other.stop()
-    assert living(pids) == []
+    assert running(pids) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -168,10 +159,7 @@ def test_an_asker_that_is_ended_leaves_no_file_and_no_process(log, tmp_path, num
     pids = family(log)
     asker.send_signal(number)
     assert asker.wait(30) != 0
-    deadline = time.monotonic() + 15
-    while living(pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert living(pids) == []
+    wait_for(lambda: not running(pids))
     assert list(scratch.iterdir()) == []
 
 

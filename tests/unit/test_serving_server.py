@@ -15,6 +15,7 @@ import psutil
 import pytest
 import typer
 
+from tests.processes import running
 from workbook import serving
 from workbook.cli import app
 from workbook.errors import WorkbookError
@@ -38,15 +39,7 @@ class Started:
         self.file = folder / "pids.json"
 
     def alive(self) -> list[int]:
-        return list(filter(runs, json.loads(self.file.read_text())))
-
-
-def runs(pid: int) -> bool:
-    """Whether there is such a process, and not only its exit status, which someone has yet to collect."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+        return running(json.loads(self.file.read_text()))
 
 
 @pytest.fixture

@@ -4,12 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.processes import is_running, running, wait_for
 from workbook.paths import PROBES
 
 SUPERVISE = [sys.executable, "-I", "-S", str(PROBES / "supervise.py"), "--grace", "0.5", "--"]
@@ -25,17 +24,6 @@ time.sleep(600)
 """  # noqa: E501
 
 
-def wait_for(condition, seconds=15.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.05)
-
-
-def gone(pid):
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 @pytest.fixture
 def stubborn(tmp_path):
     """A supervised stubborn family: the supervisor and the ids of child and grandchild."""
@@ -47,16 +35,15 @@ def stubborn(tmp_path):
     wait_for(lambda: len(out.read_text().split()) == 2)
     family = [int(pid) for pid in out.read_text().split()]
     yield supervisor, family
-    for pid in family:
-        if not gone(pid):
-            os.kill(pid, signal.SIGKILL)
+    for pid in running(family):
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_closing_the_lifeline_ends_the_whole_family(stubborn):
     supervisor, family = stubborn
     supervisor.stdin.close()
     assert supervisor.wait(15) == 128 + signal.SIGKILL
-    assert all(gone(pid) for pid in family)
+    assert running(family) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -64,14 +51,14 @@ def test_a_signal_ends_the_whole_family(stubborn, number):
     supervisor, family = stubborn
     supervisor.send_signal(number)
     supervisor.wait(15)
-    assert all(gone(pid) for pid in family)
+    assert running(family) == []
 
 
 def test_a_supervisor_that_is_killed_takes_the_command_along(stubborn):
     supervisor, (child, _) = stubborn
     supervisor.kill()
     supervisor.wait()
-    wait_for(lambda: gone(child))
+    wait_for(lambda: not is_running(child))
 
 
 def test_an_asker_that_is_killed_takes_the_family_along(tmp_path):
@@ -87,7 +74,7 @@ def test_an_asker_that_is_killed_takes_the_family_along(tmp_path):
     family = [int(pid) for pid in out.read_text().split()]
     killed.kill()
     killed.wait()
-    wait_for(lambda: all(gone(pid) for pid in family), seconds=30)
+    wait_for(lambda: not running(family), seconds=30)
 
 
 @pytest.mark.parametrize(
@@ -117,4 +104,4 @@ def test_an_orphan_of_an_ended_command_is_ended_too(tmp_path):
             [*SUPERVISE, sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=sink
         )
     assert supervisor.wait(15) == 0
-    assert gone(int(Path(out).read_text()))
+    assert not is_running(int(Path(out).read_text()))
