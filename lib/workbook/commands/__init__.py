@@ -1,0 +1,1 @@
+"""The commands of `workbook`, a module a subject; cli.py puts them together."""
