@@ -10,7 +10,7 @@ import sys
 import time
 
 from workbook_overlay.answer import answer, spec
-from workbook_overlay.call import make_inputs, resolve, shapes, versions
+from workbook_overlay.call import make_inputs, resolve, versions
 
 
 def warm_up(entry, inputs) -> None:
@@ -23,13 +23,11 @@ def warm_up(entry, inputs) -> None:
 
 def trace(spec: dict) -> dict:
     started = time.perf_counter()
-    import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from workbook_overlay import kernels, patches
+    from workbook_overlay import kernels, patches, tracing
     from workbook_overlay.declare import declare_gpu
-    from workbook_overlay.explain import explain
 
-    result = {"declared": declare_gpu(spec["arch"]), "error": None, "output_shapes": []}
+    declared = declare_gpu(spec["arch"])
     entry = resolve(spec["entry"])
     with FakeTensorMode():
         inputs = make_inputs(spec["inputs"])
@@ -39,25 +37,10 @@ def trace(spec: dict) -> dict:
         def forward(*args):
             return entry(*args)
 
-        graphs = []
-
-        def backend(graph, _example_inputs):
-            graphs.append(graph)
-            return graph.forward
-
         imported = time.perf_counter()
-        try:
-            outputs = torch.compile(forward, fullgraph=True, backend=backend)(*inputs)
-            if not graphs:
-                raise RuntimeError("nothing was traced: Dynamo is switched off")
-        except Exception as error:
-            result["error"] = explain(error)
-        else:
-            outputs = outputs if isinstance(outputs, tuple | list) else [outputs]
-            result["output_shapes"] = shapes(outputs)
-    ended = time.perf_counter()
+        result = tracing.trace(forward, inputs)
     return result | {
-        "seconds": ended - imported,
+        "declared": declared,
         "import_seconds": imported - started,
         "applied": patches.APPLIED,
         "stand_ins": kernels.STAND_INS,
