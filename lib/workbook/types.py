@@ -120,6 +120,33 @@ class TraceOutcome(Traced):
     applied: tuple[str, ...] = ()
 
 
+class Remedy(Record):
+    """One row of the table of remedies: how it is applied to the quantizer, and what it risks."""
+
+    name: str
+    applied: str
+    risk: str
+
+
+class RemedyOutcome(Traced):
+    """What one remedy does for the FP4 quantizer: the trace, what was observed of its risks, and its cost.
+
+    Costs are microseconds of an eager call over the bare call (`bare_us_p50`), CPU tensors around a kernel that does
+    nothing; None where the remedy does not pass or nothing was measured, and `cost_note` says which.
+    """
+
+    remedy: str
+    output_shapes: tuple[str, ...] = ()
+    declared: Declared
+    observed: tuple[str, ...] = ()
+    bare_us_p50: float | None = None
+    overhead_us_p10: float | None = None
+    overhead_us_p50: float | None = None
+    overhead_us_p90: float | None = None
+    cost_calls: int = Field(default=0, ge=0)
+    cost_note: str = ""
+
+
 class Blocker(Traced):
     """One layer of `blockers`: what stopped the trace, and how it was passed to reach the next.
 
@@ -140,11 +167,25 @@ class TensorInput(Record):
 
 
 class Entry(Record):
-    """An entry point that can be traced: a dotted import path and what to call it with."""
+    """An entry point that can be traced: a row of the table that the overlay reads on the node (entries.json)."""
 
     path: str
-    inputs: tuple[TensorInput, ...]
+    modules: tuple[str, ...]
     meaning: str
+    archs: tuple[str, ...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = {}
+    types: dict[str, str] = {}
+    returns: str | None = None
+    mutates: tuple[str, ...] = ()
+    out: str | None = None
+    random: bool = False
+
+    @property
+    def inputs(self) -> tuple[TensorInput, ...]:
+        """The arguments that are tensors."""
+        tensors = [one for one in self.args if isinstance(one, dict) and "shape" in one]
+        return tuple(TensorInput(dtype=one["dtype"], shape=one["shape"]) for one in tensors)
 
 
 class PatchLevel(Record):
@@ -311,22 +352,33 @@ class RunRecord(Record):
 
 
 class Node(Record):
-    """Where processes run. Only `local` exists so far; ssh is to come."""
+    """Where processes run. Only `local` exists so far; ssh is to come. `stack` is what its own Python has."""
 
     name: str
     kind: Literal["local"] = "local"
     python: str | None = None
+    stack: str = "embedded"
     env: dict[str, str] = {}
 
 
+class DiskUse(Record):
+    """Disk that an environment takes once it is made, and at most while it is made; GB of 10^9 bytes."""
+
+    installed_gb: float = Field(gt=0)
+    peak_gb: float = Field(gt=0)
+    measured: str
+
+
 class Stack(Record):
-    """A named, locked set of versions."""
+    """A named, locked set of versions. `full` and `minimal` are absent where the size was never measured."""
 
     name: str
     torch: str
     flashinfer: str
     sglang: str
     purpose: str
+    full: DiskUse | None = None
+    minimal: DiskUse | None = None
 
 
 class LaunchProfile(Record):

@@ -59,8 +59,7 @@ def blockers(
 
 def _asked(path: str, arch: str, inputs: Path | None) -> dict[str, Any]:
     if inputs is None:
-        row = entry(path)
-        return {"entry": path, "arch": check_arch(arch), "inputs": [one.model_dump() for one in row.inputs]}
+        return {"entry": entry(path).path, "arch": check_arch(arch)}
     if not _OWN_FUNCTION.fullmatch(path):
         raise UsageError(f"{path!r} is not MODULE:FUNCTION.", "For example: mypackage.layers:quantize")
     if not inputs.is_file():

@@ -1,15 +1,14 @@
-"""The entry points that can be traced: a row each."""
+"""The entry points that can be traced: the rows of the overlay's table."""
+
+import json
 
 from workbook.errors import UsageError, nearest
-from workbook.types import Entry, TensorInput
+from workbook.paths import OVERLAY
+from workbook.types import Entry
 
-ENTRIES = (
-    Entry(
-        path="flashinfer.fp4_quantize",
-        # (tokens, hidden size) activations and their global scale, as an FP4 linear layer passes them.
-        inputs=(TensorInput(dtype="bfloat16", shape=(128, 256)), TensorInput(dtype="float32", shape=(1,))),
-        meaning="quantizes activations to FP4 before every FP4 matrix product",
-    ),
+ENTRIES = tuple(
+    Entry.model_validate(row)
+    for row in json.loads((OVERLAY / "workbook_overlay" / "entries.json").read_text())
 )
 
 ARCHS = ("sm90", "sm100", "sm103", "sm110", "sm120", "sm121")

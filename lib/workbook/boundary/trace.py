@@ -13,7 +13,7 @@ from workbook.boundary.entries import check_arch, entry
 from workbook.boundary.levels import level
 from workbook.node.base import NodeConnection
 from workbook.node.probe import run_probe
-from workbook.types import Entry, ProcessState, Stack, TraceOutcome
+from workbook.types import ProcessState, Stack, TraceOutcome
 
 TIMEOUT_S = 300
 
@@ -44,14 +44,13 @@ def trace(
         UsageError: unknown entry, architecture or level, FlashInfer or torch missing, or a patch refused.
         WorkbookError: the probe itself failed.
     """
-    row = entry(request.entry)
+    entry(request.entry)
     check_arch(request.arch)
     level(request.patch_level)
     spec = {
-        "entry": row.path,
+        "entry": request.entry,
         "arch": request.arch,
         "process_state": request.process_state,
-        "inputs": [one.model_dump() for one in row.inputs],
     }
     answer = run_probe(
         node,
@@ -63,13 +62,12 @@ def trace(
         env={"WORKBOOK_STAND_IN_KERNELS": "1"},
         raw=raw_dir / request.name if raw_dir else None,
     )
-    return outcome(request, row, answer)
+    return outcome(request, answer)
 
 
-def outcome(request: TraceRequest, row: Entry, answer: dict[str, Any]) -> TraceOutcome:
+def outcome(request: TraceRequest, answer: dict[str, Any]) -> TraceOutcome:
     """The record of what the probe answered."""
     told = diagnosis.fields(answer["error"])
-    shapes = [f"{one.dtype} {one.shape}" for one in row.inputs]
     return TraceOutcome(
         entry=request.entry,
         arch=request.arch,
@@ -79,7 +77,7 @@ def outcome(request: TraceRequest, row: Entry, answer: dict[str, Any]) -> TraceO
         output_shapes=answer["output_shapes"],
         seconds=answer["seconds"],
         versions=answer["versions"],
-        declared=answer["declared"] | {"input_shapes": shapes},
+        declared=answer["declared"],
         stand_ins=answer["stand_ins"],
         applied=answer["applied"],
         **told,

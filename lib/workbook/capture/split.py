@@ -11,7 +11,7 @@ from workbook.boundary.levels import level
 from workbook.boundary.trace import TraceRequest, outcome
 from workbook.node.base import NodeConnection
 from workbook.node.probe import run_probe
-from workbook.types import CaptureMode, Entry, SplitOutcome, Stack, Stage, Status, TensorInput
+from workbook.types import CaptureMode, SplitOutcome, Stack, Stage, Status
 
 NUM_LAYERS = 3
 HIDDEN = 256
@@ -56,12 +56,11 @@ def split(
         raw=raw_dir / f"split-{arch}-level{patch_level}" if raw_dir else None,
     )
     stages, reasons = judge(answer, tp=tp, capture_mode=capture_mode)
+    declared = answer["declared"] | {"input_shapes": [f"bfloat16 ({max(capture_sizes)}, {HIDDEN})"]}
     stopped = None
     if answer["error"]:
         request = TraceRequest(arch=arch, patch_level=patch_level)
-        tokens = TensorInput(dtype="bfloat16", shape=(max(capture_sizes), HIDDEN))
-        row = Entry(path=request.entry, inputs=(tokens,), meaning="inside the small module")
-        stopped = outcome(request, row, {"output_shapes": [], **answer})
+        stopped = outcome(request, {"output_shapes": [], **answer, "declared": declared})
     return SplitOutcome(
         arch=arch,
         patch_level=patch_level,
@@ -78,7 +77,7 @@ def split(
         stopped=stopped,
         seconds=answer["seconds"],
         versions=answer["versions"],
-        declared=answer["declared"] | {"input_shapes": [f"bfloat16 ({max(capture_sizes)}, {HIDDEN})"]},
+        declared=declared,
         stand_ins=answer["stand_ins"],
         applied=answer["applied"],
     )

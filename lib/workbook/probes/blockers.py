@@ -6,6 +6,7 @@ How a function is passed is found from what it did in one eager call, not from a
 as a server is when it compiles. Where no kernel can be built, FlashInfer's build and load steps are stood in for.
 """
 
+import functools
 import inspect
 import sys
 import time
@@ -21,13 +22,17 @@ KERNEL_NOTE = "stand-in, nothing was built; its functions are real tvm_ffi.Funct
 
 @contextmanager
 def without_building(stand_ins):
-    """Within the block FlashInfer's loader runs its own code, but ninja is not started and nothing is loaded."""
+    """Within the block FlashInfer's loader runs its own code, but ninja is not started and nothing is loaded.
+
+    What the call asks of a fake CUDA tensor goes by way of meta tensors.
+    """
     import types
 
     import flashinfer.jit.core as core
     import flashinfer.jit.cpp_ext as cpp_ext
     import tvm_ffi
     from workbook_overlay.kernels import StandInModule, do_nothing
+    from workbook_overlay.meta import through_meta
 
     def run(command, *args, **kwargs):
         if command and str(command[0]).endswith("ninja"):
@@ -44,7 +49,8 @@ def without_building(stand_ins):
     cpp_ext.subprocess = types.SimpleNamespace(**{**vars(subprocess), "run": run})
     core.tvm_ffi = types.SimpleNamespace(**{**vars(tvm_ffi), "load_module": load_module})
     try:
-        yield
+        with through_meta():
+            yield
     finally:
         cpp_ext.subprocess, core.tvm_ffi = subprocess, tvm_ffi
 
@@ -111,10 +117,14 @@ def load_call(asked: dict, stand_ins: list):
         inputs = runpy.run_path(asked["inputs_file"])["inputs"]()
         return function, tuple(inputs), nullcontext(), nullcontext(), False
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from workbook_overlay import entries
 
-    function, mode = resolve(asked["entry"]), FakeTensorMode()
+    row = entries.row(asked["entry"])
+    function, mode = resolve(row["path"]), FakeTensorMode()
+    if kwargs := row.get("kwargs"):
+        function = functools.partial(function, **kwargs)
     with mode:
-        inputs = tuple(make_inputs(asked["inputs"]))
+        inputs = tuple(make_inputs(row["args"]))
     return function, inputs, mode, without_building(stand_ins), True
 
 
@@ -158,6 +168,7 @@ class Search:
     def __init__(self, function, package: str, seen: dict, has_kernels: bool) -> None:
         from workbook_overlay.passing import Passed
 
+        function = function.func if isinstance(function, functools.partial) else function
         self.code = inspect.unwrap(function).__code__
         self.package, self.seen, self.has_kernels = package, seen, has_kernels
         self.passed, self.tries = Passed(), {}

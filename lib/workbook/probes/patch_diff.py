@@ -13,44 +13,56 @@ import sys
 from workbook_overlay.answer import answer
 
 
-def diffs(patch_name: str) -> list[dict]:
-    from workbook_overlay import patches, upstream
+def diffs(name: str) -> list[dict]:
+    from workbook_overlay import patches
 
-    patch = patches.load(patch_name)
-    module = patches.target(patch_name)
-    if module is None:
+    try:
+        found = [(module, patches.check(name, module)) for module in patches.targets(name)]
+    except patches.PatchRefused as refusal:
         return [
             {
-                "patch": patch.NAME,
-                "target": patches.TARGETS[patch_name][0],
-                "refused": "no such module is installed",
+                "patch": patches.load(name).NAME,
+                "target": next(iter(patches.TARGETS[name])),
+                "refused": str(refusal),
+                "cures": cures(name),
             }
         ]
-    cured = upstream.cures(module) if "fp4_quantize" in patch.KNOWN else []
-    try:
-        hashes = patches.check(patch, module)
-    except patches.PatchRefused as refusal:
-        return [{"patch": patch.NAME, "target": module.__name__, "refused": str(refusal), "cures": cured}]
-    return [diff(patch, module, name, sha) | {"cures": cured} for name, sha in hashes.items()]
+    return [diff(name, module, function, sha) for module, hashes in found for function, sha in hashes.items()]
 
 
-def diff(patch, module, name: str, sha: str) -> dict:
-    source = inspect.getsource(inspect.unwrap(vars(module)[name]))
+def diff(name: str, module, function: str, sha: str) -> dict:
+    from workbook_overlay import patches
+
+    patch = patches.load(name)
+    source = inspect.getsource(inspect.unwrap(vars(module)[function]))
     file = module.__name__.replace(".", "/") + ".py"
     lines = difflib.unified_diff(
         source.splitlines(),
-        patch.patched_source(name, source).splitlines(),
+        patch.patched_source(function, source).splitlines(),
         f"a/{file}",
         f"b/{file}",
         lineterm="",
     )
     return {
         "patch": patch.NAME,
-        "target": f"{module.__name__}.{name}",
+        "target": f"{module.__name__}.{function}",
         "source_sha256": sha,
-        "known_in": patch.KNOWN[name][sha],
+        "known_in": patches.known_sources()[function][sha],
         "diff": "\n".join(lines),
+        "cures": cures(name) if function == "fp4_quantize" else [],
     }
+
+
+def cures(name: str) -> list[str]:
+    """What upstream does about the quantizer, for a patch that acts on it."""
+    from workbook_overlay import patches, upstream
+
+    modules = [
+        sys.modules[module]
+        for module, functions in patches.TARGETS[name].items()
+        if "fp4_quantize" in functions and module in sys.modules
+    ]
+    return next((found for module in modules if (found := upstream.cures(module))), [])
 
 
 def all_diffs() -> list[dict]:

@@ -10,37 +10,42 @@ import sys
 import time
 
 from workbook_overlay.answer import answer, spec
-from workbook_overlay.call import make_inputs, resolve, versions
+from workbook_overlay.call import make_inputs, resolve, shapes, versions
 
 
-def warm_up(entry, inputs) -> None:
-    """One eager call, as a server makes before it compiles; the kernel itself is a stand-in."""
-    from workbook_overlay.kernels import stand_in
+def warm_up(entry, inputs, kwargs, stand_ins: list[str]) -> None:
+    """One eager call up to the kernel, as a server makes before it compiles: its JIT specification is there then."""
+    from workbook_overlay.shadow import shadow
 
-    with stand_in(note="stand-in for the eager warm-up call, no kernel ran"):
-        entry(*inputs)
+    def note(name: str) -> None:
+        told = f"kernel module {name}: stand-in for the eager warm-up call, no kernel ran"
+        if told not in stand_ins:
+            stand_ins.append(told)
+
+    shadow(entry, on_spec=note)(*inputs, **kwargs)
 
 
 def trace(spec: dict) -> dict:
     started = time.perf_counter()
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from workbook_overlay import kernels, patches, tracing
+    from workbook_overlay import entries, kernels, patches, tracing
     from workbook_overlay.declare import declare_gpu
 
     declared = declare_gpu(spec["arch"])
-    entry = resolve(spec["entry"])
+    row = entries.row(spec["entry"])
+    entry = resolve(row["path"])
     with FakeTensorMode():
-        inputs = make_inputs(spec["inputs"])
+        inputs, kwargs = make_inputs(row["args"]), row.get("kwargs", {})
         if spec["process_state"] == "warm":
-            warm_up(entry, inputs)
+            warm_up(entry, inputs, kwargs, kernels.STAND_INS)
 
         def forward(*args):
-            return entry(*args)
+            return entry(*args, **kwargs)
 
         imported = time.perf_counter()
         result = tracing.trace(forward, inputs)
     return result | {
-        "declared": declared,
+        "declared": declared | {"input_shapes": shapes(inputs)},
         "import_seconds": imported - started,
         "applied": patches.APPLIED,
         "stand_ins": kernels.STAND_INS,

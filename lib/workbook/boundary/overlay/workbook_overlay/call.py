@@ -10,18 +10,40 @@ def resolve(path: str):
     return getattr(importlib.import_module(module), attribute)
 
 
-def make_inputs(described: list[dict]) -> list:
-    """Tensors on the (fake) GPU from `{"dtype": "bfloat16", "shape": [128, 256]}`."""
+def make_inputs(described: list, device: str = "cuda") -> list:
+    """A call's arguments from the words of the entry table.
+
+    `{"dtype": "bfloat16", "shape": [128, 256]}` is a tensor, on the (fake) GPU and with `strides` where they are given;
+    `{"torch_dtype": "bfloat16"}` is a dtype; a list is a list of such; anything else is itself.
+    """
+    return [make_input(one, device) for one in described]
+
+
+def make_input(described, device: str = "cuda"):
+    """One argument."""
     import torch
 
-    return [torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device="cuda") for one in described]
+    if isinstance(described, list):
+        return make_inputs(described, device)
+    if not isinstance(described, dict):
+        return described
+    if "torch_dtype" in described:
+        return getattr(torch, described["torch_dtype"])
+    dtype, shape = getattr(torch, described["dtype"]), described["shape"]
+    if "strides" in described:
+        return torch.empty_strided(shape, described["strides"], dtype=dtype, device=device)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def shapes(values) -> list[str]:
-    """Each tensor as `bfloat16 (128, 256)`; what is no tensor is left out."""
-    return [
-        f"{one.dtype} {tuple(one.shape)}".removeprefix("torch.") for one in values if hasattr(one, "shape")
-    ]
+    """Each tensor as `bfloat16 (128, 256)`; lists are gone through, what is no tensor is left out."""
+    found = []
+    for one in values:
+        if isinstance(one, list | tuple):
+            found += shapes(one)
+        elif hasattr(one, "shape"):
+            found.append(f"{one.dtype} {tuple(one.shape)}".removeprefix("torch."))
+    return found
 
 
 def versions() -> dict[str, str]:

@@ -16,11 +16,19 @@ ARCHS: Mapping[str, tuple[int, int]] = {
 }
 
 
+class DeclaredProperties:
+    """What stands for torch's device properties: no more than was declared."""
+
+    def __init__(self, name: str, major: int, minor: int) -> None:
+        self.name, self.major, self.minor = name, major, minor
+
+
 def declare_gpu(arch: str) -> dict:
     """Answer for the GPU: compute capability, and the CUDA version where torch has none.
 
-    Three answers, nothing else: `torch.cuda.get_device_capability`, `torch.version.cuda` (only when it is None) and
-    FLASHINFER_CUDA_ARCH_LIST. Returns them for the record.
+    The compute capability (`torch.cuda.get_device_capability`, and `get_device_properties` where there is no GPU, with
+    nothing else in it), the current device (0), `torch.version.cuda` (only when it is None) and
+    FLASHINFER_CUDA_ARCH_LIST; nothing else. Returns them for the record.
     """
     import torch
 
@@ -31,6 +39,12 @@ def declare_gpu(arch: str) -> dict:
         source = "declared"
     os.environ["FLASHINFER_CUDA_ARCH_LIST"] = f"{capability[0]}.{capability[1]}a"
     torch.cuda.get_device_capability = lambda device=None: capability
+    if not torch.cuda.is_available():
+        properties = DeclaredProperties(f"declared {arch}", *capability)
+        # Dynamo, imported later, takes objects of this class for constants, as it does where there is a GPU
+        torch.cuda._CudaDeviceProperties = DeclaredProperties
+        torch.cuda.get_device_properties = lambda device=None: properties
+        torch.cuda.current_device = lambda: 0
     return {
         "inputs": "fake CUDA tensors",
         "compute_capability": capability,

@@ -1,16 +1,23 @@
-"""The patch table: which patches a level applies, and how a patch is put in place at import.
+"""The patch table: which patches a level applies, to which functions, and how one is put in place at import.
 
-A patch is a module here with `KNOWN` (hash of each target function's source -> the versions it was read in) and
-`replace(module) -> {function name: new object}`. It is imported with its target, not before: it needs torch.
+A patch is a module here with `NAME` and `replace(module, originals) -> {name: new object}`; it is imported with its
+target, not before, since it needs torch. `known.json` has the SHA-256 of each function's source -> the FlashInfer
+versions in which it was read; any other source is refused.
 """
 
+import functools
 import hashlib
 import inspect
+import json
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
+from workbook_overlay import entries
 from workbook_overlay.hook import after_import
+from workbook_overlay.shadow import ORIGINAL
 
 LEVELS: dict[int, tuple[str, ...]] = {
     0: (),
@@ -22,12 +29,12 @@ LEVELS: dict[int, tuple[str, ...]] = {
 
 _QUANTIZER = ("flashinfer.fp4_quantization", "flashinfer.quantization.fp4_quantization")
 
-#: The modules that a patch acts on; by FlashInfer version one of them exists.
-TARGETS: dict[str, tuple[str, ...]] = {
-    "cuda_version": ("flashinfer.jit.cpp_ext",),
-    "jit_loading": _QUANTIZER,
-    "compiler_disable": _QUANTIZER,
-    "custom_op": _QUANTIZER,
+#: For each patch the modules that it acts on, and the functions there. Which exist goes by FlashInfer's version.
+TARGETS: dict[str, dict[str, tuple[str, ...]]] = {
+    "cuda_version": {"flashinfer.jit.cpp_ext": ("get_cuda_path", "get_cuda_version")},
+    "jit_loading": dict.fromkeys(_QUANTIZER, ("get_fp4_quantization_module",)),
+    "compiler_disable": dict.fromkeys(_QUANTIZER, ("fp4_quantize",)),
+    "custom_op": entries.functions_by_module(),
 }
 
 #: What was applied in this process: "patch: module.function (source hash)".
@@ -43,53 +50,67 @@ def source_hash(function: object) -> str:
     return hashlib.sha256(inspect.getsource(inspect.unwrap(function)).encode()).hexdigest()
 
 
-def check(patch: ModuleType, module: ModuleType) -> dict[str, str]:
-    """The source hash of each target function.
+@functools.cache
+def known_sources() -> dict[str, dict[str, str]]:
+    """For each function that a patch acts on: the hash of its source -> the FlashInfer versions that have it."""
+    return json.loads((Path(__file__).parents[1] / "known.json").read_text())
+
+
+def originals(name: str, module: ModuleType) -> dict[str, Callable]:
+    """The patch's functions that a module defines; none where it only re-exports another's.
 
     Raises:
-        PatchRefused: a function is missing or its source is not one that the patch was written for.
+        PatchRefused: the module lacks one of them.
     """
-    found = {}
-    for name, known in patch.KNOWN.items():
-        function = vars(module).get(name)
-        if function is None:
+    names = TARGETS[name][module.__name__]
+    found = {one: vars(module)[one] for one in names if one in vars(module)}
+    own = {one: each for one, each in found.items() if each.__module__ == module.__name__}
+    missing = [one for one in names if one not in found]
+    if missing and (own or not found):
+        raise PatchRefused(
+            f"patch {load(name).NAME}: {module.__name__} has no function {missing[0]}; nothing was patched"
+        )
+    return own
+
+
+def check(name: str, module: ModuleType) -> dict[str, str]:
+    """The source hash of each function that the patch acts on in a module.
+
+    Raises:
+        PatchRefused: one is missing, or its source is not one that the patch was written for.
+    """
+    hashes = {one: source_hash(function) for one, function in originals(name, module).items()}
+    for one, found in hashes.items():
+        if found not in known_sources().get(one, {}):
             raise PatchRefused(
-                f"patch {patch.NAME}: {module.__name__} has no function {name}; nothing was patched"
+                f"patch {load(name).NAME}: {module.__name__}.{one} in {module.__file__} is not a version this patch "
+                f"knows (source hash {found[:12]}); nothing was patched"
             )
-        found[name] = source_hash(function)
-        if found[name] not in known:
-            raise PatchRefused(
-                f"patch {patch.NAME}: {module.__name__}.{name} in {module.__file__} is not a version this patch knows "
-                f"(source hash {found[name][:12]}); nothing was patched"
-            )
-    return found
+    return hashes
 
 
-def apply(patch: ModuleType, module: ModuleType) -> None:
-    """Check every target, then rebind them all: all or nothing."""
-    hashes = check(patch, module)
-    for name, new in patch.replace(module).items():
-        setattr(module, name, new)
-        APPLIED.append(f"{patch.NAME}: {module.__name__}.{name} ({hashes[name][:12]})")
+def apply(name: str, module: ModuleType) -> None:
+    """Check every target in a module, then rebind them all: all or nothing."""
+    hashes = check(name, module)
+    patch = load(name)
+    originals_there = originals(name, module)
+    for one, new in patch.replace(module, originals_there).items():
+        setattr(new, ORIGINAL, originals_there[one])
+        setattr(module, one, new)
+        APPLIED.append(f"{patch.NAME}: {module.__name__}.{one} ({hashes[one][:12]})")
 
 
-def target(name: str) -> ModuleType | None:
-    """The installed module that a patch acts on, imported."""
+def targets(name: str) -> list[ModuleType]:
+    """The installed modules that define what a patch acts on, imported.
+
+    Raises:
+        PatchRefused: a module lacks a function, or none of them is installed.
+    """
     import_module("flashinfer")
     there = [sys.modules[one] for one in TARGETS[name] if one in sys.modules]
-    return next((module for module in there if defines(load(name), module)), None)
-
-
-def defines(patch: ModuleType, module: ModuleType) -> bool:
-    """Whether a module defines the patch's target functions, rather than re-exporting another's."""
-    found = (vars(module).get(name) for name in patch.KNOWN)
-    return all(getattr(one, "__module__", module.__name__) == module.__name__ for one in found)
-
-
-def apply_where_defined(patch: ModuleType, module: ModuleType) -> None:
-    """Apply a patch unless the module only re-exports: its source is then another module's."""
-    if defines(patch, module):
-        apply(patch, module)
+    if found := [module for module in there if originals(name, module)]:
+        return found
+    raise PatchRefused(f"patch {load(name).NAME}: no such module is installed; nothing was patched")
 
 
 def load(name: str) -> ModuleType:
@@ -101,4 +122,4 @@ def activate(level: int) -> None:
     """Have the patches of `level` applied as their target modules are imported."""
     for name in LEVELS[level]:
         for target in TARGETS[name]:
-            after_import(target, lambda module, name=name: apply_where_defined(load(name), module))
+            after_import(target, lambda module, name=name: apply(name, module))

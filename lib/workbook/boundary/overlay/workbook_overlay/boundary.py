@@ -1,0 +1,202 @@
+"""An operator of torch.library around a function: which of its arguments can cross, and how.
+
+Tensors, numbers, booleans, strings and dtypes cross as they are; an enum as its number; an argument that is a tensor or
+a number as two. What cannot cross (a config object, a random generator) stays behind: the call may leave it at its
+default, anything else is refused by name. An `out` argument makes a second overload, which writes and returns nothing.
+"""
+
+import enum
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+_PLAIN = {
+    torch.Tensor: "Tensor",
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "str",
+    torch.dtype: "ScalarType",
+}
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """How one parameter crosses: its pieces in the schema, how the caller gives them, how the body takes them back."""
+
+    name: str
+    pieces: tuple[tuple[str, str], ...]  # (name in the schema, type in the schema)
+    given: tuple[str, ...]  # an expression of the caller's argument for each piece
+    taken: str  # an expression of the pieces
+
+
+def crossing(parameter: inspect.Parameter, declared: str | None) -> Crossing | None:
+    """How a parameter crosses an operator's boundary; None where it cannot.
+
+    Args:
+        declared: its schema type, where the signature has no annotation that tells.
+    """
+    name = parameter.name
+    kind = declared or schema_type(parameter.annotation, parameter.default)
+    if kind == "enum":
+        return Crossing(name, ((name, "int"),), (f"{name}.value",), f"_enum_{name}({name})")
+    if kind is None:
+        return None
+    if kind.startswith("Tensor or "):
+        other = kind.removeprefix("Tensor or ")
+        is_tensor = f"isinstance({name}, _Tensor)"
+        return Crossing(
+            name,
+            ((name, f"{other}?"), (f"{name}_tensor", "Tensor?")),
+            (f"None if {is_tensor} else {name}", f"{name} if {is_tensor} else None"),
+            f"{name} if {name}_tensor is None else {name}_tensor",
+        )
+    return Crossing(name, ((name, kind),), (name,), name)
+
+
+def schema_type(annotation: object, default: object) -> str | None:
+    """The schema type of an annotation: `Tensor?`, `Tensor or int`, `enum`; None for what an operator cannot carry."""
+    if annotation is inspect.Parameter.empty:
+        if default is inspect.Parameter.empty:
+            return "Tensor"
+        if default is None:
+            return "Tensor?"
+        annotation = type(default)
+    if annotation in _PLAIN:
+        return _PLAIN[annotation] + ("?" if default is None else "")
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return "enum" if all(isinstance(one.value, int) for one in annotation) else None
+    origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return _PLAIN.get(type(inside[0]))
+    if origin is list and inside == (torch.Tensor,):
+        return "Tensor[]"
+    if origin in (typing.Union, types.UnionType):
+        members = [one for one in inside if one is not type(None)]
+        if len(members) == 1:
+            kind = schema_type(members[0], inspect.Parameter.empty)
+            if kind == "enum":
+                return kind if isinstance(default, enum.Enum) else None
+            return kind and f"{kind.rstrip('?')}?"
+        if len(members) == 2 and torch.Tensor in members:
+            (other,) = (one for one in members if one is not torch.Tensor)
+            return f"Tensor or {_PLAIN[other]}" if other in _PLAIN else None
+    return None
+
+
+def returned_type(annotation: object) -> str:
+    """The schema type of what a function returns."""
+    if annotation in (None, type(None)):
+        return "()"
+    if typing.get_origin(annotation) is tuple:
+        return f"({', '.join('Tensor' for _ in typing.get_args(annotation))})"
+    return "Tensor"
+
+
+class Boundary:
+    """A function and the operator around it: schemas, the body on either side, and what takes the function's name.
+
+    Args:
+        function: the installed function.
+        row: its row of the entry table: `types` and `returns` where the signature does not tell, `mutates`, `out`.
+
+    Raises:
+        TypeError: an argument without a default cannot cross.
+    """
+
+    def __init__(self, function: Callable, row: dict) -> None:
+        self.function, self.row = function, row
+        self.signature = inspect.signature(function, eval_str=True)
+        declared = row.get("types", {})
+        self.crossings = {
+            name: crossing(one, declared.get(name)) for name, one in self.signature.parameters.items()
+        }
+        self.left_behind = [name for name, one in self.crossings.items() if one is None]
+        for name in self.left_behind:
+            if self.signature.parameters[name].default is inspect.Parameter.empty:
+                raise TypeError(f"argument {name} of {row['path']} cannot cross an operator's boundary")
+        self.returns = row.get("returns") or returned_type(self.signature.return_annotation)
+
+    def schema(self, out: bool = False) -> str:
+        """The operator's schema without its name; with `out`, that of the overload that writes into an argument."""
+        mutated = (self.row["out"],) if out else tuple(self.row.get("mutates", ()))
+        marks = {name: f"Tensor({letter}!)" for name, letter in zip(mutated, "abcdefgh", strict=False)}
+        pieces = [
+            f"{marks[name]} {name}" if name in marks else f"{kind} {name}"
+            for crossing in self._crossing(out)
+            for name, kind in crossing.pieces
+        ]
+        returns = "()" if out and self.returns == "Tensor" else self.returns
+        return f"({', '.join(pieces)}) -> {returns}"
+
+    def _crossing(self, out: bool) -> list[Crossing]:
+        skipped = None if out else self.row.get("out")
+        return [one for name, one in self.crossings.items() if one is not None and name != skipped]
+
+    def body(self, function: Callable, out: bool = False) -> Callable:
+        """`function` as the operator calls it: pieces in the order of the schema."""
+        crossings = self._crossing(out)
+        if (
+            not out
+            and [one.name for one in crossings] == list(self.signature.parameters)
+            and all(
+                one.taken == one.name
+                and self.signature.parameters[one.name].kind is not inspect.Parameter.KEYWORD_ONLY
+                for one in crossings
+            )
+        ):
+            return function  # nothing to convert: no frame of ours in between
+        given = ", ".join(name for one in crossings for name, _ in one.pieces)
+        handed = ", ".join(f"{one.name}={one.taken}" for one in crossings)
+        call = f"return _function({handed})"
+        if (
+            out
+        ):  # an operator may not return what it was given: that comes first in a list, or is all there is
+            call = f"return _function({handed})[1:]" if self.returns == "Tensor[]" else f"_function({handed})"
+        return self._compile(f"def body({given}):\n    {call}\n", {"_function": function})["body"]
+
+    def replacement(self, operator: Callable, operator_out: Callable | None = None) -> Callable:
+        """A function with the original's signature and attributes that calls the operator."""
+        lines = [f"def {self.function.__name__}({self._parameters()}):"]
+        for name in self.left_behind:
+            lines.append(f"    if {name} is not _default_{name}: _refuse({name!r})")
+        out = self.row.get("out")
+        if out and operator_out is not None:
+            result = f"[{out}, *rest]" if self.returns == "Tensor[]" else out
+            lines.append(f"    if {out} is not None:\n        rest = _operator_out({self._given(True)})")
+            lines.append(f"        return {result}")
+        lines.append(f"    return _operator({self._given(False)})")
+        names = {"_operator": operator, "_operator_out": operator_out, "_refuse": self._refuse}
+        made = self._compile("\n".join(lines) + "\n", names)[self.function.__name__]
+        made.__doc__, made.__module__ = self.function.__doc__, self.function.__module__
+        made.__dict__ = self.function.__dict__  # shared: FlashInfer keeps a call's chosen backend there
+        return made
+
+    def _given(self, out: bool) -> str:
+        return ", ".join(expression for one in self._crossing(out) for expression in one.given)
+
+    def _parameters(self) -> str:
+        parts, keyword = [], False
+        for name, one in self.signature.parameters.items():
+            if one.kind is inspect.Parameter.KEYWORD_ONLY and not keyword:
+                parts.append("*")
+                keyword = True
+            parts.append(name if one.default is inspect.Parameter.empty else f"{name}=_default_{name}")
+        return ", ".join(parts)
+
+    def _refuse(self, name: str) -> None:
+        raise TypeError(
+            f"{self.row['path']}: {name} cannot cross the operator's boundary; leave it at its default"
+        )
+
+    def _compile(self, source: str, names: dict) -> dict:
+        for name, one in self.signature.parameters.items():
+            names[f"_default_{name}"] = one.default
+            names[f"_enum_{name}"] = type(one.default)
+        names["_Tensor"] = torch.Tensor
+        exec(compile(source, f"<operator around {self.row['path']}>", "exec"), names)
+        return names
