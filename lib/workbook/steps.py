@@ -3,6 +3,7 @@
 from workbook import catalog
 from workbook.boundary.blockers import blockers
 from workbook.boundary.levels import patch_diffs
+from workbook.boundary.remedies import REMEDIES, compare
 from workbook.boundary.trace import TraceRequest, trace, trace_all
 from workbook.capture.split import split
 from workbook.errors import UsageError
@@ -17,6 +18,7 @@ from workbook.types import (
     LaunchProfile,
     PatchDiff,
     ProcessState,
+    RemedyOutcome,
     ServeOutcome,
     SplitOutcome,
     TraceOutcome,
@@ -123,6 +125,20 @@ def list_blockers(study: Study) -> list[Blocker]:
     params = study.params
     found = blockers(study.node, study.stack, params.entry, arch=params.arch, raw_dir=study.run.raw)
     study.run.add_records("blockers", found)
+    return found
+
+
+def compare_remedies(study: Study) -> list[RemedyOutcome]:
+    """Every usual remedy on the FP4 quantizer: whether it passes, what it costs, what was seen of its risk."""
+    done = live("Remedies", len(REMEDIES))
+    found = compare(
+        study.node,
+        study.stack,
+        arch=study.params.arch,
+        raw_dir=study.run.raw,
+        on_done=lambda one: done(f"{one.remedy}: {one.status}"),
+    )
+    study.run.add_records("remedies", found)
     return found
 
 

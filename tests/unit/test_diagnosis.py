@@ -79,6 +79,7 @@ def test_the_chain_is_whole_and_tells_no_folder_of_this_machine():
             "types.SimpleNamespace",
         ),
         ("<function fp4_quantize at 0x7fb61f5e31a0>", "fp4_quantize"),
+        ("Function: fp4_quantize", "fp4_quantize"),
         ("something new at 0x7fb61f5e31a0 of Dynamo's", "something new of Dynamo's"),
     ],
 )
@@ -110,6 +111,7 @@ def test_any_text_is_read_without_an_exception(text):
         ("sglang/srt/layers/linear.py", Lane.SGLANG),
         ("subprocess.py", Lane.STDLIB),
         ("trace.py", Lane.MODEL),
+        ("remedies.py", Lane.MODEL),
         ("somewhere/else.py", Lane.OTHER),
     ],
 )

@@ -15,7 +15,7 @@ _CLASS_METHOD = re.compile(
 )
 _OBJECT_METHOD = re.compile(r"call_method UserDefinedObjectVariable\((?P<owner>\w+)\) (?P<name>\w+)")
 _CLASS_CALL = re.compile(r"call_function UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\)")
-_FUNCTION = re.compile(r"<function (?P<name>\S+) at 0x[0-9a-f]+>")
+_FUNCTION = re.compile(r"<function (?P<name>\S+) at 0x[0-9a-f]+>|\AFunction: (?P<bare>\S+)\Z")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _EXPLANATION_END = re.compile(
     r"(?:\n|\\n)\s*(?:from user code:|Set TORCHDYNAMO_VERBOSE|Exception raised from|\Z)"
@@ -69,7 +69,7 @@ def _named(context: str) -> str:
     if call := _CLASS_CALL.search(context):
         return call["owner"]
     if function := _FUNCTION.search(context):
-        return function["name"]
+        return function["name"] or function["bare"]
     return _ADDRESS.sub("", context)
 
 
@@ -83,7 +83,7 @@ def lane(file: str) -> Lane:
     top = file.partition("/")[0].removesuffix(".py")
     if top in ("flashinfer", "sglang", "torch"):
         return Lane(top)
-    if top in ("trace", "split") and "/" not in file:
+    if top in ("trace", "split", "remedies") and "/" not in file:
         return Lane.MODEL
     return Lane.STDLIB if top in sys.stdlib_module_names else Lane.OTHER
 

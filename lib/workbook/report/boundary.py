@@ -3,11 +3,20 @@
 from collections.abc import Sequence
 
 from workbook.boundary.levels import LEVELS
+from workbook.boundary.remedies import REMEDIES, one_line
 from workbook.report.chain import chain_chart
 from workbook.report.figure import Figure
 from workbook.report.group import Group
 from workbook.report.tables import Cell, Table, diff_block, key_value_table, outcome_table, status_cell
-from workbook.types import Blocker, Declared, PatchDiff, ProcessState, Status, TraceOutcome
+from workbook.types import (
+    Blocker,
+    Declared,
+    PatchDiff,
+    ProcessState,
+    RemedyOutcome,
+    Status,
+    TraceOutcome,
+)
 
 
 def declared(found: TraceOutcome) -> Table:
@@ -55,6 +64,52 @@ def blockers(found: Sequence[Blocker]) -> Table:
     )
     stops = sum(one.status is not Status.OK for one in found)
     return Table(("", "operation", "blamed", "status", "passed by"), rows, f"{stops} stops, one process")
+
+
+def remedies(found: Sequence[RemedyOutcome]) -> Table:
+    """The remedies side by side: does fullgraph pass, what does it cost, what does it risk."""
+    table = {one.name: one for one in REMEDIES}
+    rows = []
+    for one in found:
+        remedy = table.get(one.remedy)  # a record may be older than the table
+        seen = [f"Seen: {'; '.join(one.observed)}."] if one.observed else []
+        rows.append(
+            (
+                Cell(one.remedy, hint=remedy.applied if remedy else ""),
+                status_cell(one.status, hint=one.message),
+                _stop(one),
+                _overhead(one),
+                one.seconds,
+                " ".join([f"{remedy.risk}.", *seen] if remedy else seen),
+            )
+        )
+    columns = ("remedy", "fullgraph", "stops at", "cost, µs a call", "trace, s", "risk")
+    return Table(columns, tuple(rows), _costs_caption(found))
+
+
+def _stop(found: RemedyOutcome) -> Cell:
+    if found.operation:
+        return Cell(found.operation, code=True)
+    return Cell("–" if found.status is Status.OK else one_line(found.message))
+
+
+def _overhead(found: RemedyOutcome) -> Cell:
+    """The median, and the range of eight tenths of the rounds."""
+    if found.overhead_us_p50 is None:
+        return Cell("–", hint=found.cost_note, number=True)
+    spread = f"{found.overhead_us_p10:.1f} to {found.overhead_us_p90:.1f}"
+    return Cell(f"{found.overhead_us_p50:.1f} ({spread})", hint=found.cost_note, number=True)
+
+
+def _costs_caption(found: Sequence[RemedyOutcome]) -> str:
+    what = "The remedies, each in a warm process of its own"
+    measured = next((one for one in found if one.bare_us_p50 is not None), None)
+    if measured is None:
+        return f"{what}; no call was timed"
+    return (
+        f"{what}. Cost of an eager call over the bare one ({measured.bare_us_p50:.1f} µs): median and p10 to p90 of "
+        f"{measured.cost_calls:,} calls in turn, {measured.cost_note}: no figure speaks for a GPU"
+    )
 
 
 def diffs(found: Sequence[PatchDiff]) -> Group:

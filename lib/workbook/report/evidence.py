@@ -12,6 +12,7 @@ from workbook.types import (
     Blocker,
     EnvSnapshot,
     PatchDiff,
+    RemedyOutcome,
     ServeOutcome,
     SplitOutcome,
     Stage,
@@ -31,6 +32,7 @@ class Evidence:
     runs: list[SealedRun]
     outcomes: list[TraceOutcome]
     blockers: list[Blocker]
+    remedies: list[RemedyOutcome]
     splits: list[SplitOutcome]
     diffs: list[PatchDiff]
     points: list[BenchPoint]
@@ -76,6 +78,7 @@ def gather(campaign: str, runs: str = "") -> Evidence:
         outcomes=_all(chosen, "outcomes", TraceOutcome, notebook=TRACES)
         or _all(chosen, "outcomes", TraceOutcome),
         blockers=_all(chosen, "blockers", Blocker),
+        remedies=_all(chosen, "remedies", RemedyOutcome),
         splits=_all(chosen, "splits", SplitOutcome),
         diffs=_all(chosen, "diffs", PatchDiff),
         points=_all(chosen, "points", BenchPoint),

@@ -68,6 +68,11 @@ def blockers(found: Evidence) -> Displayed:
     return boundary.blockers(found.blockers) if found.blockers else missing("the list of blockers")
 
 
+def remedies(found: Evidence) -> Displayed:
+    """The usual remedies on the quantizer, side by side."""
+    return boundary.remedies(found.remedies) if found.remedies else missing("the comparison of the remedies")
+
+
 def pieces(found: Evidence) -> Displayed:
     """What SGLang's compile step made of the small module."""
     return Group([capture.summary(one) for one in found.splits]) if found.splits else missing("03_piecewise")
