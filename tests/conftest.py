@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiny_stacks import make_world
 from workbook import catalog
 from workbook.node.connect import connect
 from workbook.node.probe import flashinfer_dir
@@ -22,6 +23,12 @@ def runs(tmp_path, monkeypatch):
     folder = tmp_path / "runs"
     monkeypatch.setenv("WORKBOOK_RUNS", str(folder))
     return folder
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """Small stacks of the test's own, with wheels for them."""
+    return make_world(tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="session")

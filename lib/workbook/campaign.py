@@ -14,11 +14,14 @@ import papermill
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
-from workbook import store
+from workbook import catalog, store
 from workbook.errors import UsageError, WorkbookError, nearest
+from workbook.node.connect import connect
+from workbook.node.probe import stack_python
 from workbook.params import BaselineParams, CrashParams, Params, PatchesParams, PiecewiseParams, ReportParams
 from workbook.paths import NOTEBOOKS, reports_dir, require_checkout, runs_dir
 from workbook.report.html import render
+from workbook.types import Stack
 
 ORDER: tuple[type[Params], ...] = (BaselineParams, CrashParams, PatchesParams, PiecewiseParams, ReportParams)
 REPORT = ReportParams.notebook
@@ -85,7 +88,7 @@ def plan(models: Sequence[type[Params]], given: Mapping[str, Any]) -> dict[type[
         given: values that replace the notebooks' own; each goes to every notebook that has such a parameter.
 
     Raises:
-        UsageError: no notebook has such a parameter, or a value will not do.
+        UsageError: no notebook has such a parameter, a value will not do, or the stack is not set up.
     """
     known = {name for model in models for name in model.model_fields}
     for name in given:
@@ -97,7 +100,9 @@ def plan(models: Sequence[type[Params]], given: Mapping[str, Any]) -> dict[type[
         for model in models
     }
     for model, values in chosen.items():
-        model.check(defaults(model) | values)
+        params = model.check(defaults(model) | values)
+        if stack := getattr(params, "stack", None):
+            stack_python(connect(params.node), catalog.load(Stack, stack))
     return chosen
 
 

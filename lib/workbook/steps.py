@@ -6,7 +6,8 @@ from workbook.boundary.levels import patch_diffs
 from workbook.boundary.remedies import REMEDIES, compare
 from workbook.boundary.trace import TraceRequest, trace, trace_all
 from workbook.capture.split import split
-from workbook.errors import UsageError
+from workbook.errors import WorkbookError
+from workbook.node.probe import stack_python
 from workbook.progress import live
 from workbook.serving.bench import run_bench
 from workbook.serving.launch import pasteable, server_argv, server_env
@@ -101,21 +102,22 @@ def show_patches(study: Study) -> list[PatchDiff]:
 
 
 def capture_command(study: Study) -> str:
-    """The command that would serve the profile in the asked capture mode, or why the node's SGLang refuses it."""
+    """The command that would serve the profile in the asked capture mode, or why the stack's SGLang refuses it."""
     params = study.params
     profile = catalog.load(LaunchProfile, params.profile).model_copy(
         update={"capture_mode": params.capture_mode}
     )
+    python = stack_python(study.node, study.stack)
     try:
         argv = server_argv(
             profile,
-            installed_sglang(study.node),
-            python=study.node.python,
+            installed_sglang(study.node, python),
+            python=python,
             model_path=profile.model,
             port=DEFAULT_PORT,
             tp=params.tp,
         )
-    except UsageError as refusal:
+    except WorkbookError as refusal:
         return f"Refused: {refusal}"
     return pasteable(argv, server_env(profile, patch_level=params.patch_level))
 

@@ -153,7 +153,9 @@ def test_sglangs_own_machinery_splits_what_traces(node, embedded, level, traced)
 
 def test_a_missing_flashinfer_is_one_sentence(node):
     stack = catalog.load(Stack, "embedded").model_copy(update={"flashinfer": "9.9.9"})
-    with pytest.raises(UsageError, match=r"FlashInfer 9\.9\.9 is not on node local .* Run `make setup`"):
+    with pytest.raises(
+        UsageError, match=r"FlashInfer 9\.9\.9 is not on node local .* Run: workbook stack create"
+    ):
         trace(node, stack, TraceRequest())
 
 

@@ -15,14 +15,17 @@ from workbook.paths import DATA, LOCKS, NOTEBOOKS, ROOT
 from workbook.types import LaunchProfile, Node, Stack, Status, TraceOutcome
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+ONE_PYTHON = r"; python_version (>=|<) \"3\.12\""
 NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
 
 
 def pins(path):
-    """Name -> version of a lock file; every line must be a pin."""
+    """Name -> version of a lock file for Python 3.12; every line must be a pin, a name may have one a Python."""
     lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[^\s=]+", line) for line in lines)
-    return {normal(line.partition("==")[0]): line.partition("==")[2] for line in lines}
+    assert all(re.fullmatch(rf"[A-Za-z0-9._-]+==[^\s=;]+({ONE_PYTHON})?", line) for line in lines)
+    for_312 = [line.partition(";")[0] for line in lines if not line.endswith('< "3.12"')]
+    assert len({normal(line.partition("==")[0]) for line in for_312}) == len(for_312)
+    return {normal(line.partition("==")[0]): line.partition("==")[2] for line in for_312}
 
 
 def normal(name):

@@ -194,13 +194,13 @@ def test_a_log_is_never_written_over(node: LocalConnection, tmp_path: Path) -> N
 
 
 def test_the_installed_version_is_asked_of_the_nodes_python(node: LocalConnection, tmp_path: Path) -> None:
-    assert installed_sglang(node) == "0.5.23"
+    assert installed_sglang(node, node.python) == "0.5.23"
     script = tmp_path / "python"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     script.chmod(0o755)
     bare = LocalConnection(Node(name="bare", python=str(script)))
     with pytest.raises(WorkbookError, match=r"node bare .* has no sglang"):
-        installed_sglang(bare)
+        installed_sglang(bare, bare.python)
 
 
 def test_hints_name_only_commands_that_exist() -> None:

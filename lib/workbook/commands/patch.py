@@ -13,7 +13,7 @@ from workbook.boundary.levels import LEVELS, level, patch_diffs
 from workbook.commands.console import LevelOption, NodeOption, StackOption, out
 from workbook.errors import UsageError
 from workbook.node.connect import connect
-from workbook.node.probe import flashinfer_dir, how_to_get, overlay_env
+from workbook.node.probe import flashinfer_dir, how_to_get, overlay_env, stack_python
 from workbook.types import Stack
 
 app = typer.Typer(
@@ -29,13 +29,15 @@ def exec_(context: typer.Context, patch_level: LevelOption = 0, stack: StackOpti
             "No command was given.", "Write it after --: workbook exec --patch-level 4 -- python x.py"
         )
     versions = catalog.load(Stack, stack)
-    if not flashinfer_dir(versions).is_dir() and find_spec("flashinfer") is None:
+    python = stack_python(connect("local"), versions)
+    has_its_own = python == sys.executable and find_spec("flashinfer") is not None
+    if not flashinfer_dir(versions).is_dir() and not has_its_own:
         raise UsageError(
             f"No FlashInfer {versions.flashinfer} in {flashinfer_dir(versions)}.", how_to_get(versions)
         )
     env = os.environ | overlay_env(versions, patch_level)
-    # The workbook's own environment first, so that `python` is the one that has torch.
-    env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), env.get("PATH", "")])  # noqa: PTH120
+    # The stack's environment first, so that `python` is the one that has its torch.
+    env["PATH"] = os.pathsep.join([os.path.dirname(python), env.get("PATH", "")])  # noqa: PTH120
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # Python's own settings must not reach the command
     try:

@@ -12,6 +12,8 @@ from workbook.node.base import Completed, NodeConnection
 from workbook.paths import OVERLAY, PROBES, stacks_dir
 from workbook.types import Stack
 
+READY = ".ready"  # written into a stack's folder last; without it the stack was never finished
+
 
 def flashinfer_dir(stack: Stack) -> Path:
     """The folder of this stack's FlashInfer, which lies beside the environment, not in it.
@@ -24,8 +26,28 @@ def flashinfer_dir(stack: Stack) -> Path:
 
 def how_to_get(stack: Stack) -> str:
     """What puts this stack's FlashInfer in its folder."""
-    package = f"flashinfer-python=={stack.flashinfer}"
-    return f"Run `make setup`, or: pip install --no-deps --target {flashinfer_dir(stack)} {package}"
+    return f"Run: workbook stack create {stack.name} --flashinfer {stack.flashinfer}"
+
+
+def stack_dir(stack: Stack) -> Path:
+    """The folder of this stack's own environment."""
+    return stacks_dir() / stack.name
+
+
+def stack_python(node: NodeConnection, stack: Stack) -> str:
+    """The Python that has this stack: the node's own where that is the stack, else that of the stack's environment.
+
+    Raises:
+        UsageError: the stack was not created, or not to its end.
+    """
+    if stack.name == node.node.stack:
+        return node.python
+    if not (stack_dir(stack) / READY).is_file():
+        raise UsageError(
+            f"Stack {stack.name} is not set up here (looked in {stack_dir(stack)}).",
+            f"Run: workbook stack create {stack.name}",
+        )
+    return str(stack_dir(stack) / "bin" / "python")
 
 
 def overlay_env(stack: Stack | None = None, patch_level: int = 0) -> dict[str, str]:
@@ -60,9 +82,10 @@ def run_probe(
         on_stderr: called with each line of its standard error as it is written.
 
     Raises:
-        UsageError: FlashInfer is missing, or a patch refused the installed code.
+        UsageError: the stack or its FlashInfer is missing, or a patch refused the installed code.
         WorkbookError: it failed, ran out of time or printed no JSON.
     """
+    python = stack_python(node, stack)
     with tempfile.TemporaryDirectory(prefix="workbook-") as scratch:
         # FlashInfer makes its cache folder when imported; a probe leaves none behind.
         environment = {
@@ -73,7 +96,7 @@ def run_probe(
         }
         # -P: a probe named trace.py must not stand in the way of the standard library's own
         done = node.run(
-            [node.python, "-P", str(PROBES / script), *args],
+            [python, "-P", str(PROBES / script), *args],
             timeout_s=timeout_s,
             env=environment,
             on_stderr=on_stderr,
@@ -104,7 +127,7 @@ def _failure(done: Completed, node: NodeConnection, stack: Stack, script: str) -
             how_to_get(stack),
         )
     if "No module named 'torch'" in last:
-        return UsageError(f"torch is not in {node.python} on node {node.node.name}.", "Run `make setup`.")
+        return UsageError(f"torch is not in {done.argv[0]} on node {node.node.name}.", "Run `make setup`.")
     if "PatchRefused" in last:
         return UsageError(last.partition("PatchRefused: ")[2])
     return WorkbookError(

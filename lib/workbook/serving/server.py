@@ -59,7 +59,7 @@ class Server:
             raise WorkbookError(f"{log} is there already.", "Give every server a log of its own.")
         self.node, self.log, self.ready_timeout_s = node, log, ready_timeout_s
         self._on_line = on_line or (lambda line: None)
-        self.sglang_version = installed_sglang(node)
+        self.sglang_version = installed_sglang(node, node.python)
         self.model_path = resolve_model(node, profile)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -178,17 +178,17 @@ def resident_bytes(process: psutil.Process) -> int:
         return 0
 
 
-def installed_sglang(node: NodeConnection) -> str:
-    """The version of SGLang that the node's Python has.
+def installed_sglang(node: NodeConnection, python: str) -> str:
+    """The version of SGLang that a Python of the node has.
 
     Raises:
         WorkbookError: it has none.
     """
     ask = "from importlib.metadata import version; print(version('sglang'))"
-    done = node.run([node.python, "-P", "-c", ask], timeout_s=60)
+    done = node.run([python, "-P", "-c", ask], timeout_s=60)
     if done.returncode != 0:
         raise WorkbookError(
-            f"The Python of node {node.node.name} ({node.python}) has no sglang.",
+            f"The Python {python} of node {node.node.name} has no sglang.",
             f"Install it there, or name another Python in data/nodes/{node.node.name}.yaml.",
         )
     return done.stdout.strip().rpartition("\n")[2]
