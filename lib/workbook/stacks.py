@@ -9,39 +9,27 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from workbook import catalog
+from workbook.disk import Kind, check_disk, size_gb
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.base import NodeConnection
 from workbook.node.pip import pip_install, run_logged
 from workbook.node.probe import READY, flashinfer_dir, stack_dir
 from workbook.paths import LOCKS, stacks_dir
-from workbook.types import DiskUse, Stack
+from workbook.types import Stack
 
-GB = 1e9
 PACKAGE = "flashinfer-python"
 # torch, and what FlashInfer's Python part imports
 MINIMAL = (
     "torch", "apache-tvm-ffi", "click", "einops", "ninja", "numpy", "nvidia-ml-py", "packaging", "requests",
     "tabulate", "tqdm",
 )  # fmt: skip
-# Measured with `du` while `workbook stack create embedded --flashinfer VERSION` ran, wheels included.
-FLASHINFER_DISK = {
-    Version(version): DiskUse(installed_gb=installed, peak_gb=peak, measured=f"FlashInfer {version}")
-    for version, installed, peak in (
-        ("0.6.3", 0.06, 0.07),
-        ("0.6.11.post1", 0.11, 0.12),
-        ("0.7.2", 0.62, 0.69),
-        ("0.7.4", 0.90, 1.00),
-    )
-}
 
-Kind = Literal["full", "minimal"]
 Say = Callable[[str], None]
 
 
@@ -74,11 +62,6 @@ def flashinfer_folders() -> dict[str, Path]:
     return {str(version): found[version] for version in sorted(found)}
 
 
-def size_gb(folder: Path) -> float:
-    """Disk that a folder takes, in GB of 10^9 bytes; links in it are not followed."""
-    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*")) / GB
-
-
 def create(
     node: NodeConnection,
     stack: Stack,
@@ -109,7 +92,7 @@ def create(
         for version in versions:
             if version not in missing:
                 say(f"FlashInfer {version} is here already, in {folders[version]}.")
-        _check_disk(stack, kind if make else None, missing, say)
+        check_disk(stack, kind if make else None, missing, say)
         for version, folder in missing.items():  # first, since a version that does not exist shows at once
             say(f"Putting FlashInfer {version} in a folder of its own.")
             _put_flashinfer(node, version, folder, on_package)
@@ -176,38 +159,6 @@ def _is_to_be_made(node: NodeConnection, stack: Stack, kind: Kind, say: Say) -> 
     if there:
         say(f"Stack {stack.name} is here already, {there}, in {stack_dir(stack)}.")
     return there is None
-
-
-def _check_disk(stack: Stack, kind: Kind | None, flashinfer: Iterable[str], say: Say) -> None:
-    """Say what disk it takes, by measured figures, and stop before anything is fetched where that is too much."""
-    uses = [_flashinfer_disk(Version(version)) for version in flashinfer]
-    if kind is None and not uses:
-        return
-    place = next(folder for folder in (stacks_dir(), *stacks_dir().absolute().parents) if folder.is_dir())
-    free = shutil.disk_usage(place).free / GB
-    measured: DiskUse | None = getattr(stack, kind) if kind else None
-    if kind and measured is None:
-        say(f"How much disk stack {stack.name}, {kind}, takes was not measured yet; {free:.1f} GB are free.")
-        return
-    uses += [measured] if measured else []
-    installed = sum(use.installed_gb for use in uses)
-    peak = installed + max(use.peak_gb - use.installed_gb for use in uses)
-    sources = "; ".join(dict.fromkeys(use.measured for use in uses))
-    say(
-        f"This takes about {installed:.2f} GB in {stacks_dir()}, at most {peak:.2f} GB while it is made "
-        f"(measured: {sources}); {free:.1f} GB are free."
-    )
-    if free < peak:
-        raise UsageError(
-            f"{stacks_dir()} has {free:.2f} GB free, and this needs about {peak:.2f} GB.",
-            "Make room, or let WORKBOOK_STACKS name a folder on a larger disk.",
-        )
-
-
-def _flashinfer_disk(version: Version) -> DiskUse:
-    """The figures of the nearest measured version that is not newer, else of the oldest."""
-    older = [one for one in FLASHINFER_DISK if one <= version]
-    return FLASHINFER_DISK[max(older) if older else min(FLASHINFER_DISK)]
 
 
 def _put_flashinfer(node: NodeConnection, version: str, folder: Path, on_package: Say) -> None:

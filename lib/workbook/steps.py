@@ -7,7 +7,7 @@ from workbook.boundary.remedies import REMEDIES, compare
 from workbook.boundary.trace import TraceRequest, trace, trace_all
 from workbook.capture.split import split
 from workbook.errors import WorkbookError
-from workbook.node.probe import stack_python
+from workbook.node.probe import overlay_env, stack_python
 from workbook.progress import live
 from workbook.serving.bench import run_bench
 from workbook.serving.launch import pasteable, server_argv, server_env
@@ -119,7 +119,10 @@ def capture_command(study: Study) -> str:
         )
     except WorkbookError as refusal:
         return f"Refused: {refusal}"
-    return pasteable(argv, server_env(profile, patch_level=params.patch_level))
+    env = server_env(profile, patch_level=params.patch_level)
+    if python != study.node.python and profile.device == "cuda":  # this stack's FlashInfer lies beside it
+        env |= overlay_env(study.stack, params.patch_level)
+    return pasteable(argv, env)
 
 
 def list_blockers(study: Study) -> list[Blocker]:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from workbook import catalog, stacks
 from workbook.commands.console import err, out
+from workbook.disk import size_gb
 from workbook.node.connect import connect
 from workbook.node.probe import stack_dir
 from workbook.paths import stacks_dir
@@ -29,9 +30,9 @@ def stack_list() -> None:
         )
         if kind := stacks.created(one):
             folder = stack_dir(one)
-            out.print(f"{'':9} created here, {kind}, {stacks.size_gb(folder):.2f} GB in {folder}")
+            out.print(f"{'':9} created here, {kind}, {size_gb(folder):.2f} GB in {folder}")
     for version, folder in stacks.flashinfer_folders().items():
-        out.print(f"FlashInfer {version}: {stacks.size_gb(folder):.2f} GB in {folder}")
+        out.print(f"FlashInfer {version}: {size_gb(folder):.2f} GB in {folder}")
 
 
 @app.command("create")
