@@ -13,8 +13,18 @@ import pytest
 from tests.conftest import BIN
 from workbook import campaign as campaign_module
 from workbook import store
+from workbook.boundary.remedies import REMEDIES
 from workbook.paths import NOTEBOOKS
-from workbook.types import BenchPoint, Blocker, ServeOutcome, SplitOutcome, Stage, Status, TraceOutcome
+from workbook.types import (
+    BenchPoint,
+    Blocker,
+    RemedyOutcome,
+    ServeOutcome,
+    SplitOutcome,
+    Stage,
+    Status,
+    TraceOutcome,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -73,6 +83,14 @@ def test_ten_traces_and_only_level_4_passes(sealed):
     assert {one.patch_level for one in found if one.status is Status.OK} == {4}
     blockers = sealed("02_flashinfer_patches").records("blockers", Blocker)
     assert len(blockers) >= 10 and blockers[-1].passed == "end"
+
+
+def test_the_remedies_are_compared_and_the_report_shows_them(sealed, campaign):
+    found = sealed("02_flashinfer_patches").records("remedies", RemedyOutcome)
+    assert [one.remedy for one in found] == [one.name for one in REMEDIES]
+    assert all(one.overhead_us_p50 is not None for one in found if one.status is Status.OK)
+    page = campaign.report.read_text()
+    assert all(one.remedy in page for one in found)
 
 
 def test_every_trace_has_its_raw_output(sealed):
