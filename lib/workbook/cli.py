@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from workbook.commands import boundary, campaign, patch, stack
+from workbook.commands import boundary, campaign, matrix, patch, stack
 from workbook.commands.console import err
 from workbook.errors import WorkbookError
 
@@ -16,6 +16,7 @@ app.command()(campaign.run)
 app.command()(campaign.report)
 app.command()(boundary.trace)
 app.command()(boundary.blockers)
+app.command()(matrix.matrix)
 app.command(name="exec", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
     patch.exec_
 )

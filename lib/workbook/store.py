@@ -24,6 +24,7 @@ from workbook.paths import runs_dir
 from workbook.types import SCHEMA_VERSION, EnvSnapshot, Record, RunRecord, Status
 
 PARTIAL = ".partial"
+MATRIX = "matrix"  # the campaign, and the name of its runs, in which matrices over versions are kept
 RUNS_HINT = "Set WORKBOOK_RUNS to a folder that is writable."
 R = TypeVar("R", bound=Record)
 
@@ -239,8 +240,8 @@ def partials(campaign: str) -> list[str]:
 
 
 def campaigns() -> list[str]:
-    """The campaigns that have a folder, oldest first."""
-    folders = list(runs_dir().glob("*/"))
+    """The campaigns of notebooks that have a folder, oldest first."""
+    folders = [path for path in runs_dir().glob("*/") if path.name != MATRIX]
     return [path.name for path in sorted(folders, key=lambda path: path.stat().st_mtime)]
 
 

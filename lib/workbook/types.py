@@ -147,6 +147,36 @@ class RemedyOutcome(Traced):
     cost_note: str = ""
 
 
+class MatrixRequest(Record):
+    """What a matrix spans. An empty `flashinfer` means each stack's own version."""
+
+    stacks: tuple[str, ...] = Field(min_length=1)
+    flashinfer: tuple[str, ...] = ()
+    entries: tuple[str, ...] = Field(min_length=1)
+    levels: tuple[int, ...] = Field(min_length=1)
+    process_states: tuple[ProcessState, ...] = tuple(ProcessState)
+    arch: str
+
+
+class MatrixCell(Record):
+    """One cell of a matrix over versions: a trace without its frames. `blamed` is module:function:line."""
+
+    stack: str
+    torch: str
+    python: str
+    flashinfer: str
+    entry: str
+    arch: str
+    patch_level: int
+    process_state: ProcessState
+    status: Status
+    break_id: str | None = None
+    operation: str | None = None
+    blamed: str | None = None
+    message: str = ""
+    seconds: float
+
+
 class Blocker(Traced):
     """One layer of `blockers`: what stopped the trace, and how it was passed to reach the next.
 

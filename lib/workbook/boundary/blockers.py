@@ -11,7 +11,7 @@ from workbook.boundary.entries import check_arch, entry
 from workbook.errors import UsageError
 from workbook.node.base import NodeConnection
 from workbook.node.probe import run_probe
-from workbook.types import Blocker, Frame, ProcessState, Stack
+from workbook.types import Blocker, ProcessState, Stack
 
 TIMEOUT_S = 600
 _PROGRESS = re.compile(r"\d+: .+")
@@ -71,14 +71,13 @@ def _asked(path: str, arch: str, inputs: Path | None) -> dict[str, Any]:
 
 def _blocker(number: int, layer: dict[str, Any], answer: dict[str, Any], path: str, arch: str) -> Blocker:
     told = diagnosis.fields(layer["error"])
-    frame = diagnosis.blamed_frame(told["frames"], path)
     declared = answer["declared"]
     return Blocker(
         order=number,
         entry=path,
         arch=arch,
         process_state=ProcessState.WARM,
-        blamed=_with_line(frame, path) if layer["error"] else None,
+        blamed=diagnosis.located(told["frames"], path) if layer["error"] else None,
         passed=layer["passed"],
         how=layer["how"],
         seconds=layer["seconds"],
@@ -87,7 +86,3 @@ def _blocker(number: int, layer: dict[str, Any], answer: dict[str, Any], path: s
         stand_ins=answer["stand_ins"],
         **told,
     )
-
-
-def _with_line(frame: Frame | None, path: str) -> str:
-    return f"{frame.module}:{frame.function}:{frame.line}" if frame else path

@@ -6,6 +6,9 @@ from typing import Any
 
 from workbook.types import Frame, Lane, Status
 
+# What makes the call, in the model's place: the overlay's own function, or a probe.
+CALLER = "workbook_overlay/tracing.py"
+_PROBES = ("blockers", "remedies", "split")
 OPERATION_LIMIT = 120  # characters
 _BREAK_ID = re.compile(r"/(gb\d{4})\b")
 _CONTEXT = re.compile(r"Developer debug context: (.*)")
@@ -17,6 +20,10 @@ _OBJECT_METHOD = re.compile(r"call_method UserDefinedObjectVariable\((?P<owner>\
 _CLASS_CALL = re.compile(r"call_function UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\)")
 _FUNCTION = re.compile(r"<function (?P<name>\S+) at 0x[0-9a-f]+>|\AFunction: (?P<bare>\S+)\Z")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_NO_GPU = re.compile(
+    r"not linked with support for cuda|not compiled with CUDA|no NVIDIA driver|driver version is insufficient"
+    r"|dummy base class _cuda|Cannot re-initialize CUDA|DeclaredProperties' object has no attribute"
+)
 _EXPLANATION_END = re.compile(
     r"(?:\n|\\n)\s*(?:from user code:|Set TORCHDYNAMO_VERBOSE|Exception raised from|\Z)"
 )
@@ -35,9 +42,14 @@ def fields(error: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def status(error: dict[str, Any] | None) -> Status:
-    """How a trace ended. A disabled function is a graph break; other refusals are operations Dynamo cannot trace."""
+    """How a trace ended. A disabled function is a graph break; other refusals are operations Dynamo cannot trace.
+
+    What only fails because there is no GPU says nothing about the code, and is `not_supported_here`.
+    """
     if error is None:
         return Status.OK
+    if _NO_GPU.search(error["message"]):
+        return Status.NOT_SUPPORTED_HERE
     if "torch.compiler.disable" in (error["gb_type"] or ""):
         return Status.GRAPH_BREAK
     return Status.DYNAMO_UNSUPPORTED if error["type"].startswith("torch._dynamo.exc.") else Status.CRASHED
@@ -83,7 +95,7 @@ def lane(file: str) -> Lane:
     top = file.partition("/")[0].removesuffix(".py")
     if top in ("flashinfer", "sglang", "torch"):
         return Lane(top)
-    if top in ("trace", "split", "remedies") and "/" not in file:
+    if file == CALLER or (top in _PROBES and "/" not in file):
         return Lane.MODEL
     return Lane.STDLIB if top in sys.stdlib_module_names else Lane.OTHER
 
@@ -110,6 +122,12 @@ def blamed(chain: tuple[Frame, ...], entry: str) -> str:
         return f"{frame.module}:{frame.function}"
     module, _, function = entry.rpartition(".")
     return f"{module}:{function}"
+
+
+def located(chain: tuple[Frame, ...], entry: str) -> str:
+    """The blamed function with its line, `module:function:line`; the entry itself if none was entered."""
+    frame = blamed_frame(chain, entry)
+    return f"{frame.module}:{frame.function}:{frame.line}" if frame else entry
 
 
 def blamed_frame(chain: tuple[Frame, ...], entry: str) -> Frame | None:

@@ -50,6 +50,18 @@ def stack_python(node: NodeConnection, stack: Stack) -> str:
     return str(stack_dir(stack) / "bin" / "python")
 
 
+def check_flashinfer(stack: Stack) -> None:
+    """Nothing, if this stack's FlashInfer has a folder.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if not flashinfer_dir(stack).is_dir():
+        raise UsageError(
+            f"No FlashInfer {stack.flashinfer} here (looked in {flashinfer_dir(stack)}).", how_to_get(stack)
+        )
+
+
 def overlay_env(stack: Stack | None = None, patch_level: int = 0) -> dict[str, str]:
     """The environment that puts the overlay, and the stack's FlashInfer if it has a folder, on PYTHONPATH."""
     folders = [str(OVERLAY)]

@@ -1,9 +1,9 @@
-"""One trace of a function under `torch.compile(fullgraph=True)`, as plain data: how it ended, and its seconds."""
+"""One trace under `torch.compile(fullgraph=True)`, as plain data: how it ended, and its seconds."""
 
 import time
 from collections.abc import Callable, Sequence
 
-from workbook_overlay.call import shapes
+from workbook_overlay.call import make_inputs, resolve, shapes, versions
 from workbook_overlay.explain import explain
 
 
@@ -28,3 +28,46 @@ def trace(forward: Callable, inputs: Sequence) -> dict:
     else:
         result["output_shapes"] = shapes(outputs if isinstance(outputs, tuple | list) else [outputs])
     return result | {"seconds": time.perf_counter() - started}
+
+
+def trace_entry(path: str, process_state: str, declared: dict) -> dict:
+    """What Dynamo makes of one call of the entry table, on fake CUDA tensors.
+
+    Args:
+        path: the row's dotted path.
+        process_state: `cold`, or `warm` for an eager call before it.
+        declared: what `declare_gpu` gave.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from workbook_overlay import entries, kernels, patches
+
+    row = entries.row(path)
+    entry, kwargs = resolve(path), row.get("kwargs", {})
+
+    def forward(*args):
+        return entry(*args, **kwargs)
+
+    with FakeTensorMode():
+        inputs = make_inputs(row["args"])
+        if process_state == "warm":
+            warm_up(entry, inputs, kwargs, kernels.STAND_INS)
+        result = trace(forward, inputs)
+    return result | {
+        "declared": declared | {"input_shapes": shapes(inputs)},
+        "applied": patches.APPLIED,
+        "stand_ins": kernels.STAND_INS,
+        "versions": versions(),
+    }
+
+
+def warm_up(entry: Callable, inputs: Sequence, kwargs: dict, stand_ins: list[str]) -> None:
+    """One eager call up to the kernel, as a server makes before it compiles: its JIT specification is there then."""
+    from workbook_overlay.shadow import shadow
+
+    def note(name: str) -> None:
+        told = f"kernel module {name}: stand-in for the eager warm-up call, no kernel ran"
+        if told not in stand_ins:
+            stand_ins.append(told)
+
+    shadow(entry, on_spec=note)(*inputs, **kwargs)

@@ -1,0 +1,117 @@
+"""`workbook matrix`: the same call over versions, levels and process states."""
+
+import json
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from workbook import matrices
+from workbook.boundary.entries import ENTRIES
+from workbook.boundary.levels import LEVELS
+from workbook.commands.console import ArchOption, JsonOption, NodeOption, err, out
+from workbook.errors import UsageError
+from workbook.node.connect import connect
+from workbook.types import MatrixCell, MatrixRequest
+
+ALL_ENTRIES = "all"
+ALL_LEVELS = ",".join(str(each.level) for each in LEVELS)
+
+
+def matrix(
+    stacks: Annotated[str, typer.Option(help="Stacks of data/stacks, such as embedded,seed.")] = "embedded",
+    flashinfer: Annotated[
+        str, typer.Option(help="FlashInfer versions to swap in, such as 0.6.3,0.7.4.")
+    ] = "",
+    entries: Annotated[str, typer.Option(help="Entry points, or all.")] = ENTRIES[0].path,
+    levels: Annotated[str, typer.Option(help="Patch levels.")] = ALL_LEVELS,
+    arch: ArchOption = "sm120",
+    node: NodeOption = "local",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the newest interrupted matrix.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Stacks x FlashInfer versions x entry points x levels x process states, each cell in a fresh process."""
+    connection = connect(node)
+    if resume:
+        run, request = matrices.reopen()
+    else:
+        request = _request(stacks, flashinfer, entries, levels, arch)
+        run = matrices.begin(connection, request)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    try:
+        with Progress(*columns, console=err) as bar:
+            task = bar.add_task("Cells", total=None)
+            sealed = matrices.fill(
+                connection,
+                run,
+                request,
+                lambda cell, done, total: bar.update(
+                    task, completed=done, total=total, description=_word(cell)
+                ),
+            )
+    except KeyboardInterrupt:
+        err.print("workbook: interrupted; what was traced is kept. To go on: workbook matrix --resume")
+        raise typer.Exit(130) from None
+    cells = sealed.records("cells", MatrixCell)
+    if as_json:
+        print(json.dumps([one.model_dump(mode="json") for one in cells], indent=1))
+        return
+    for line in _lines(cells):
+        out.print(line)
+    out.print(f"{sealed.record.verdict} Kept in {sealed.path}")
+
+
+def _request(stacks: str, flashinfer: str, entries: str, levels: str, arch: str) -> MatrixRequest:
+    paths = [one.path for one in ENTRIES] if entries == ALL_ENTRIES else _words(entries)
+    try:
+        return MatrixRequest(
+            stacks=_words(stacks),
+            flashinfer=_words(flashinfer),
+            entries=tuple(paths),
+            levels=_words(levels),  # type: ignore[arg-type]  # pydantic reads the numbers
+            arch=arch,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(
+            f"--{first['loc'][0]}: {first['msg']}.", "Give a list such as 0,4; see workbook matrix --help."
+        ) from error
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+
+
+def _word(cell: MatrixCell) -> str:
+    return f"torch {cell.torch}, FlashInfer {cell.flashinfer}, level {cell.patch_level}"
+
+
+def _lines(cells: list[MatrixCell]) -> Iterator[str]:
+    """A line a cell, in columns as wide as their widest word: a table that grep and awk can read."""
+    rows = [("torch", "flashinfer", "entry", "level", "process", "status", "seconds", "operation", "blamed")]
+    rows += [
+        (
+            one.torch,
+            one.flashinfer,
+            one.entry.removeprefix("flashinfer."),
+            str(one.patch_level),
+            one.process_state,
+            one.status,
+            f"{one.seconds:.1f}",
+            one.operation or one.message.partition("\n")[0] or "-",
+            one.blamed or "-",
+        )
+        for one in cells
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip()

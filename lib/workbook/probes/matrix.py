@@ -1,0 +1,87 @@
+"""Trace many calls, each in a fresh process, and print each answer as it comes: a line `cell {...}` on standard error.
+
+    PYTHONPATH=<overlay>:<FlashInfer's folder> python -P matrix.py '{"arch": "sm120", "cells": [[ENTRY, STATE], ...]}'
+
+This process imports torch, Dynamo and FlashInfer once and calls nothing of FlashInfer; each cell is a fork of it, as
+fresh as a process that has just imported them, at a fraction of the time. CUDA is never initialised before a fork.
+"""
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+from multiprocessing.connection import wait
+
+from workbook_overlay.answer import answer, spec
+
+CELL_TIMEOUT_S = 240
+
+
+def trace_into(connection, entry: str, state: str, declared: dict) -> None:
+    """In the child: trace one cell and send the answer."""
+    from workbook_overlay.tracing import trace_entry
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent alone writes lines
+    connection.send(trace_entry(entry, state, declared))
+
+
+class Cells:
+    """The cells that run now, at most one a core."""
+
+    def __init__(self, cells: list, declared: dict) -> None:
+        self.waiting, self.running, self.declared = list(cells), {}, declared
+        self.context = multiprocessing.get_context("fork")
+
+    def start(self) -> None:
+        entry, state = self.waiting.pop(0)
+        ours, theirs = self.context.Pipe(duplex=False)
+        child = self.context.Process(target=trace_into, args=(theirs, entry, state, self.declared))
+        child.start()
+        theirs.close()
+        self.running[ours] = (child, entry, state, time.monotonic() + CELL_TIMEOUT_S)
+
+    def ended(self) -> list[dict]:
+        """The answers of the cells that have ended, or ran out of time; waits for the first."""
+        ready = wait(list(self.running), timeout=1)
+        late = [one for one, (_, _, _, deadline) in self.running.items() if time.monotonic() > deadline]
+        return [self.collect(one, one not in ready) for one in {*ready, *late}]
+
+    def collect(self, connection, late: bool) -> dict:
+        child, entry, state, _ = self.running.pop(connection)
+        try:
+            found = {} if late else connection.recv()
+        except EOFError:  # it died
+            found = {}
+        if late:
+            child.kill()
+        child.join()
+        connection.close()
+        died = None if found else ("ran out of time" if late else f"exit status {child.exitcode}")
+        return {"entry": entry, "process_state": state, "late": late, "died": died, **found}
+
+
+def matrix(asked: dict) -> dict:
+    from workbook_overlay.declare import declare_gpu
+
+    # asks the driver without initialising CUDA, which would not survive a fork
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    declared = declare_gpu(asked["arch"])
+    import flashinfer  # noqa: F401
+    import torch
+
+    # What Dynamo imports at its first trace is imported once, here, rather than in every child.
+    torch.compile(torch.sin, backend="eager")(torch.zeros(1))
+    torch._dynamo.reset()
+
+    cells = Cells(asked["cells"], declared)
+    while cells.waiting or cells.running:
+        while cells.waiting and len(cells.running) < (os.cpu_count() or 1):
+            cells.start()
+        for found in cells.ended():
+            print(f"cell {json.dumps(found)}", file=sys.stderr, flush=True)
+    return {"cells": len(asked["cells"])}
+
+
+if __name__ == "__main__":
+    sys.exit(answer(lambda: matrix(spec())))
