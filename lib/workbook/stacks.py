@@ -113,7 +113,7 @@ def remove(node: NodeConnection, stack: Stack, *, say: Say = lambda line: None) 
             f"Stack {stack.name} is the workbook's own environment; it is not removed from here.",
             "`make clean` removes it.",
         )
-    if not _place(stack_dir(stack)).exists():
+    if not any(_place(one).exists() for one in (stack_dir(stack), _partial(stack_dir(stack)))):
         raise UsageError(f"Stack {stack.name} is not here (looked in {stack_dir(stack)}).")
     others = [catalog.load(Stack, name) for name in catalog.names(Stack) if name != stack.name]
     keep = [one.name for one in others if one.flashinfer == stack.flashinfer]
@@ -162,7 +162,7 @@ def _is_to_be_made(node: NodeConnection, stack: Stack, kind: Kind, say: Say) -> 
 
 
 def _put_flashinfer(node: NodeConnection, version: str, folder: Path, on_package: Say) -> None:
-    partial = folder.with_name(f"{folder.name}.partial")
+    partial = _partial(folder)
     what = [
         "--no-deps",
         f"--only-binary={PACKAGE}",
@@ -209,7 +209,7 @@ def _log() -> Path:
 @contextmanager
 def _half_made(folder: Path) -> Iterator[None]:
     """A new folder to build in; nothing is left of it when that fails or is interrupted."""
-    _remove_tree(folder)
+    _discard(folder)
     folder.mkdir()
     try:
         yield
@@ -241,12 +241,17 @@ def _place(folder: Path) -> Path:
 
 def _discard(folder: Path) -> float:
     """Remove a folder, which looks incomplete from the first moment on; the GB that came free."""
-    partial = folder.with_name(f"{folder.name}.partial")
+    partial = _partial(folder)
+    freed = size_gb(folder) + size_gb(partial)  # one is left there where a removal was interrupted
     _remove_tree(partial)
-    freed = size_gb(folder)
-    folder.rename(partial)
-    _remove_tree(partial)
+    if _place(folder).exists():
+        folder.rename(partial)
+        _remove_tree(partial)
     return freed
+
+
+def _partial(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.partial")
 
 
 def _remove_tree(folder: Path) -> None:

@@ -205,6 +205,7 @@ class Entry(Record):
     archs: tuple[str, ...]
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = {}
+    planned: tuple[Any, ...] = ()
     types: dict[str, str] = {}
     returns: str | None = None
     mutates: tuple[str, ...] = ()

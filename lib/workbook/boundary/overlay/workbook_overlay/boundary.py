@@ -2,13 +2,16 @@
 
 Tensors, numbers, booleans, strings and dtypes cross as they are; an enum as its number; an argument that is a tensor or
 a number as two. What cannot cross (a config object, a random generator) stays behind: the call may leave it at its
-default, anything else is refused by name. An `out` argument makes a second overload, which writes and returns nothing.
+default, anything else is refused by name. An `out` argument makes a second overload, which writes into it. The object
+of a method crosses as a number under which it is kept: a graph holds for that object alone.
 """
 
 import enum
 import inspect
+import itertools
 import types
 import typing
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,6 +25,21 @@ _PLAIN = {
     str: "str",
     torch.dtype: "ScalarType",
 }
+
+
+#: Where a planned object, such as an attention wrapper, keeps its number, and the objects by number.
+HANDLE = "_workbook_handle"
+PLANNED: "weakref.WeakValueDictionary[int, object]" = weakref.WeakValueDictionary()
+
+
+def number(planned: object) -> None:
+    """Give an object the number by which its operator finds it."""
+    if not hasattr(planned, HANDLE):
+        setattr(planned, HANDLE, next(_NUMBERS))
+        PLANNED[getattr(planned, HANDLE)] = planned
+
+
+_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -41,11 +59,22 @@ def crossing(parameter: inspect.Parameter, declared: str | None) -> Crossing | N
         declared: its schema type, where the signature has no annotation that tells.
     """
     name = parameter.name
+    if declared == "planned":  # the object itself stays here; a number that finds it crosses
+        return Crossing(name, (("handle", "int"),), (f"{name}.{HANDLE}",), "_planned[handle]")
+    if declared == "behind" or parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        return None
     kind = declared or schema_type(parameter.annotation, parameter.default)
     if kind == "enum":
         return Crossing(name, ((name, "int"),), (f"{name}.value",), f"_enum_{name}({name})")
     if kind is None:
         return None
+    if kind == "Tensor or tuple":
+        return Crossing(
+            name,
+            ((name, "Tensor[]"),),
+            (f"[{name}] if isinstance({name}, _Tensor) else list({name})",),
+            f"{name}[0] if len({name}) == 1 else tuple({name})",
+        )
     if kind.startswith("Tensor or "):
         other = kind.removeprefix("Tensor or ")
         is_tensor = f"isinstance({name}, _Tensor)"
@@ -84,6 +113,8 @@ def schema_type(annotation: object, default: object) -> str | None:
             return kind and f"{kind.rstrip('?')}?"
         if len(members) == 2 and torch.Tensor in members:
             (other,) = (one for one in members if one is not torch.Tensor)
+            if typing.get_origin(other) is tuple and type(None) not in inside:
+                return "Tensor or tuple"
             return f"Tensor or {_PLAIN[other]}" if other in _PLAIN else None
     return None
 
@@ -95,6 +126,16 @@ def returned_type(annotation: object) -> str:
     if typing.get_origin(annotation) is tuple:
         return f"({', '.join('Tensor' for _ in typing.get_args(annotation))})"
     return "Tensor"
+
+
+def listed(result: object) -> list:
+    """One tensor or a tuple of them as a list."""
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def single(results: list) -> object:
+    """The other way round: one tensor alone, several as a tuple."""
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 class Boundary:
@@ -117,9 +158,11 @@ class Boundary:
         }
         self.left_behind = [name for name, one in self.crossings.items() if one is None]
         for name in self.left_behind:
-            if self.signature.parameters[name].default is inspect.Parameter.empty:
+            one = self.signature.parameters[name]
+            if one.default is inspect.Parameter.empty and one.kind is not inspect.Parameter.VAR_POSITIONAL:
                 raise TypeError(f"argument {name} of {row['path']} cannot cross an operator's boundary")
         self.returns = row.get("returns") or returned_type(self.signature.return_annotation)
+        self.one_or_more = self.returns == "Tensor or tuple"
 
     def schema(self, out: bool = False) -> str:
         """The operator's schema without its name; with `out`, that of the overload that writes into an argument."""
@@ -130,7 +173,8 @@ class Boundary:
             for crossing in self._crossing(out)
             for name, kind in crossing.pieces
         ]
-        returns = "()" if out and self.returns == "Tensor" else self.returns
+        returns = "Tensor[]" if self.one_or_more else self.returns
+        returns = "()" if out and returns == "Tensor" else returns
         return f"({', '.join(pieces)}) -> {returns}"
 
     def _crossing(self, out: bool) -> list[Crossing]:
@@ -152,25 +196,39 @@ class Boundary:
             return function  # nothing to convert: no frame of ours in between
         given = ", ".join(name for one in crossings for name, _ in one.pieces)
         handed = ", ".join(f"{one.name}={one.taken}" for one in crossings)
-        call = f"return _function({handed})"
-        if (
-            out
-        ):  # an operator may not return what it was given: that comes first in a list, or is all there is
-            call = f"return _function({handed})[1:]" if self.returns == "Tensor[]" else f"_function({handed})"
-        return self._compile(f"def body({given}):\n    {call}\n", {"_function": function})["body"]
+        call = f"_listed(_function({handed}))" if self.one_or_more else f"_function({handed})"
+        if not out:
+            call = f"return {call}"
+        elif (
+            self.returns != "Tensor"
+        ):  # an operator may not return what it was given, which comes first in a list
+            call = f"return {call}[1:]"
+        names = {"_function": function, "_listed": listed, "_planned": PLANNED}
+        return self._compile(f"def body({given}):\n    {call}\n", names)["body"]
 
     def replacement(self, operator: Callable, operator_out: Callable | None = None) -> Callable:
         """A function with the original's signature and attributes that calls the operator."""
         lines = [f"def {self.function.__name__}({self._parameters()}):"]
         for name in self.left_behind:
-            lines.append(f"    if {name} is not _default_{name}: _refuse({name!r})")
+            variadic = self.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            lines.append(
+                f"    if {name if variadic else f'{name} is not _default_{name}'}: _refuse({name!r})"
+            )
         out = self.row.get("out")
         if out and operator_out is not None:
-            result = f"[{out}, *rest]" if self.returns == "Tensor[]" else out
+            result = {"Tensor": out, "Tensor[]": f"[{out}, *rest]"}.get(
+                self.returns, f"_single([{out}, *rest])"
+            )
             lines.append(f"    if {out} is not None:\n        rest = _operator_out({self._given(True)})")
             lines.append(f"        return {result}")
-        lines.append(f"    return _operator({self._given(False)})")
-        names = {"_operator": operator, "_operator_out": operator_out, "_refuse": self._refuse}
+        called = f"_operator({self._given(False)})"
+        lines.append(f"    return {f'_single({called})' if self.one_or_more else called}")
+        names = {
+            "_operator": operator,
+            "_operator_out": operator_out,
+            "_refuse": self._refuse,
+            "_single": single,
+        }
         made = self._compile("\n".join(lines) + "\n", names)[self.function.__name__]
         made.__doc__, made.__module__ = self.function.__doc__, self.function.__module__
         made.__dict__ = self.function.__dict__  # shared: FlashInfer keeps a call's chosen backend there
@@ -182,6 +240,10 @@ class Boundary:
     def _parameters(self) -> str:
         parts, keyword = [], False
         for name, one in self.signature.parameters.items():
+            if one.kind is inspect.Parameter.VAR_POSITIONAL:
+                parts.append(f"*{name}")
+                keyword = True
+                continue
             if one.kind is inspect.Parameter.KEYWORD_ONLY and not keyword:
                 parts.append("*")
                 keyword = True

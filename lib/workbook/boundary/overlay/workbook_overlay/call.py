@@ -5,8 +5,10 @@ import sys
 
 
 def resolve(path: str):
-    """The object at a dotted path such as `flashinfer.fp4_quantize`."""
+    """The object at a dotted path such as `flashinfer.fp4_quantize` or `flashinfer.Wrapper.run`."""
     module, _, attribute = path.rpartition(".")
+    if module.rpartition(".")[2][:1].isupper():
+        return getattr(resolve(module), attribute)  # of a class
     return getattr(importlib.import_module(module), attribute)
 
 
@@ -14,7 +16,7 @@ def make_inputs(described: list, device: str = "cuda") -> list:
     """A call's arguments from the words of the entry table.
 
     `{"dtype": "bfloat16", "shape": [128, 256]}` is a tensor, on the (fake) GPU and with `strides` where they are given;
-    `{"torch_dtype": "bfloat16"}` is a dtype; a list is a list of such; anything else is itself.
+    `{"ints": [0, 4]}` is an int32 tensor of these; `{"torch_dtype": "bfloat16"}` is a dtype; a list is a list of such; anything else is itself.
     """
     return [make_input(one, device) for one in described]
 
@@ -29,6 +31,8 @@ def make_input(described, device: str = "cuda"):
         return described
     if "torch_dtype" in described:
         return getattr(torch, described["torch_dtype"])
+    if "ints" in described:
+        return torch.tensor(described["ints"], dtype=torch.int32, device=device)
     dtype, shape = getattr(torch, described["dtype"]), described["shape"]
     if "strides" in described:
         return torch.empty_strided(shape, described["strides"], dtype=dtype, device=device)

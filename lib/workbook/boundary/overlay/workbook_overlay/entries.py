@@ -3,7 +3,8 @@
 `entries.json` holds the rows. A row has
 `path`, `modules` (the one that defines it goes by FlashInfer's version), `meaning`, `archs` on which its kernel exists,
 `args` and `kwargs` of an example call; where the signature does not tell, `types` and `returns` in the words of an
-operator's schema; `mutates`, `out` and `random` for what a call does to its arguments and to the generator.
+operator's schema; `planned` for a method: what its object plans;
+`mutates`, `out` and `random` for what a call does to its arguments and to the generator.
 """
 
 import functools
@@ -25,8 +26,9 @@ def row(path: str) -> dict | None:
 
 
 def function_name(row: dict) -> str:
-    """The function's own name: the last part of its path."""
-    return row["path"].rpartition(".")[2]
+    """The function's name in its module: the last part of its path, with the class before it for a method."""
+    owner, _, name = row["path"].rpartition(".")
+    return f"{owner.rpartition('.')[2]}.{name}" if "planned" in row else name
 
 
 def functions_by_module() -> dict[str, tuple[str, ...]]:

@@ -6,6 +6,7 @@ while another thread serves.
 """
 
 import contextlib
+import copy
 import functools
 import re
 import types
@@ -176,8 +177,27 @@ def shadow(
         from workbook_overlay.meta import like, stay_on_meta, to_meta
 
         tensors = [one for one in [*args, *kwargs.values()] if isinstance(one, torch.Tensor)]
+        args = [stand_in_object(one) if hasattr(one, "_cached_module") else to_meta(one) for one in args]
+        kwargs = {
+            name: stand_in_object(one) if name == "self" else to_meta(one) for name, one in kwargs.items()
+        }
         with stay_on_meta():
-            outputs = body(*map(to_meta, args), **{name: to_meta(one) for name, one in kwargs.items()})
+            outputs = body(*args, **kwargs)
         return like(outputs, tensors[0].device)
 
     return run
+
+
+def stand_in_object(planned: object) -> object:
+    """A copy of a planned object, such as an attention wrapper, whose tensors are meta and whose kernels do nothing."""
+    import torch
+    from workbook_overlay.meta import to_meta
+
+    plain = (type(None), bool, int, float, str, list, tuple, dict, torch.dtype, torch.device)
+    copied = copy.copy(planned)
+    for name, value in vars(planned).items():
+        if isinstance(value, torch.Tensor):
+            setattr(copied, name, to_meta(value))
+        elif not isinstance(value, plain):
+            setattr(copied, name, Nothing())
+    return copied

@@ -41,16 +41,19 @@ def trace_entry(path: str, process_state: str, declared: dict) -> dict:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from workbook_overlay import entries, kernels, patches
+    from workbook_overlay.planned import bound_without_gpu
 
     row = entries.row(path)
-    entry, kwargs = resolve(path), row.get("kwargs", {})
+    planned = "planned" in row
+    entry = bound_without_gpu(row, kernels.STAND_INS) if planned else resolve(path)
+    kwargs = row.get("kwargs", {})
 
     def forward(*args):
         return entry(*args, **kwargs)
 
     with FakeTensorMode():
         inputs = make_inputs(row["args"])
-        if process_state == "warm":
+        if process_state == "warm" and not planned:  # planning has made it warm: see `stand_ins`
             warm_up(entry, inputs, kwargs, kernels.STAND_INS)
         result = trace(forward, inputs)
     return result | {

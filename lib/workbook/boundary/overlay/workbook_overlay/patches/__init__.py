@@ -56,6 +56,12 @@ def known_sources() -> dict[str, dict[str, str]]:
     return json.loads((Path(__file__).parents[1] / "known.json").read_text())
 
 
+def lookup(module: ModuleType, name: str) -> Callable | None:
+    """A module's function, or a method as `Class.method`; None if it is not there."""
+    owner, _, attribute = name.rpartition(".")
+    return vars(vars(module).get(owner, object) if owner else module).get(attribute)
+
+
 def originals(name: str, module: ModuleType) -> dict[str, Callable]:
     """The patch's functions that a module defines; none where it only re-exports another's.
 
@@ -63,7 +69,7 @@ def originals(name: str, module: ModuleType) -> dict[str, Callable]:
         PatchRefused: the module lacks one of them.
     """
     names = TARGETS[name][module.__name__]
-    found = {one: vars(module)[one] for one in names if one in vars(module)}
+    found = {one: there for one in names if (there := lookup(module, one)) is not None}
     own = {one: each for one, each in found.items() if each.__module__ == module.__name__}
     missing = [one for one in names if one not in found]
     if missing and (own or not found):
@@ -96,7 +102,8 @@ def apply(name: str, module: ModuleType) -> None:
     originals_there = originals(name, module)
     for one, new in patch.replace(module, originals_there).items():
         setattr(new, ORIGINAL, originals_there[one])
-        setattr(module, one, new)
+        owner, _, attribute = one.rpartition(".")
+        setattr(getattr(module, owner) if owner else module, attribute, new)
         APPLIED.append(f"{patch.NAME}: {module.__name__}.{one} ({hashes[one][:12]})")
 
 

@@ -9,7 +9,7 @@ import inspect
 import torch
 
 from workbook_overlay import entries
-from workbook_overlay.boundary import Boundary
+from workbook_overlay.boundary import Boundary, number
 from workbook_overlay.shadow import shadow
 
 NAME = "custom-op"
@@ -36,20 +36,37 @@ def replace(module, originals):
     rows = {entries.function_name(row): row for row in entries.rows()}
     # every fake is made before the first name is rebound, so that a fake never reaches another's operator
     fakes = {name: shadow(original, REFUSALS) for name, original in originals.items()}
-    return {name: opaque(original, rows[name], fakes[name]) for name, original in originals.items()}
+    found = {name: opaque(original, rows[name], fakes[name]) for name, original in originals.items()}
+    for owner in {name.partition(".")[0] for name in found if "." in name}:
+        number_when_planned(getattr(module, owner))
+    return found
+
+
+def number_when_planned(owner):
+    """Objects of a class get the number by which their operator finds them when they plan, which precedes any run."""
+    plan = owner.plan
+
+    def plan_and_number(self, *args, **kwargs):
+        number(self)
+        return plan(self, *args, **kwargs)
+
+    owner.plan = plan_and_number
 
 
 def opaque(original, row, fake):
     """Define the operator around a function; what takes the function's name."""
     boundary = Boundary(original, row)
+    operator = entries.function_name(row).replace(".", "_")
     tags = (torch.Tag.nondeterministic_seeded,) if row.get("random") else ()
     operators = []
     for out in (False, True) if row.get("out") in boundary.signature.parameters else (False,):
-        name = f"{entries.function_name(row)}{'.out' if out else ''}"
+        name = f"{operator}{'.out' if out else ''}"
         _LIBRARY.define(name + boundary.schema(out), tags=tags)
         _LIBRARY.impl(name, boundary.body(original, out), "CUDA")
+        # without this every call goes through autograd's boxed fallback, for a kernel that has no gradient
+        _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
         torch.library.register_fake(f"workbook::{name}", boundary.body(fake, out), lib=_LIBRARY)
-        packet = getattr(torch.ops.workbook, entries.function_name(row))
+        packet = getattr(torch.ops.workbook, operator)
         operators.append(packet.out if out else packet.default)
     return boundary.replacement(*operators)
 
