@@ -16,7 +16,8 @@ def make_inputs(described: list, device: str = "cuda") -> list:
     """A call's arguments from the words of the entry table.
 
     `{"dtype": "bfloat16", "shape": [128, 256]}` is a tensor, on the (fake) GPU and with `strides` where they are given;
-    `{"ints": [0, 4]}` is an int32 tensor of these; `{"torch_dtype": "bfloat16"}` is a dtype; a list is a list of such; anything else is itself.
+    `{"ints": [0, 4]}` is an int32 tensor of these; `{"torch_dtype": "bfloat16"}` is a dtype; a list is a list of such;
+    anything else is itself.
     """
     return [make_input(one, device) for one in described]
 

@@ -21,10 +21,10 @@ def bound(row: dict, device: str = "cuda") -> Callable:
 
 
 def bound_without_gpu(row: dict, stand_ins: list[str]) -> Callable:
-    """The same where there is no GPU: planned on CPU tensors, with kernels that are foreign functions and do nothing."""
-    import torch
+    """The same without a GPU: planned on CPU tensors, with kernels that are foreign functions and do nothing."""
     import tvm_ffi
     from torch.overrides import TorchFunctionMode
+
     from workbook_overlay.kernels import stand_in
 
     class Unpinned(TorchFunctionMode):

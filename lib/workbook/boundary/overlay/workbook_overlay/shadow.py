@@ -191,6 +191,7 @@ def shadow(
 def stand_in_object(planned: object) -> object:
     """A copy of a planned object, such as an attention wrapper, whose tensors are meta and whose kernels do nothing."""
     import torch
+
     from workbook_overlay.meta import to_meta
 
     plain = (type(None), bool, int, float, str, list, tuple, dict, torch.dtype, torch.device)
