@@ -52,6 +52,14 @@ def test_a_second_create_does_nothing_and_remove_keeps_what_another_stack_names(
     assert "created here" not in workbook(world, "stack", "list").stdout
 
 
+def test_what_an_interrupted_removal_left_is_no_stack_and_can_be_removed(world, node):
+    made(node, "tiny")
+    (world / "stacks" / "tiny").rename(world / "stacks" / "tiny.partial")  # as `remove` begins
+    assert stacks.created(stack("tiny")) is None
+    stacks.remove(node, stack("tiny"))
+    assert lies_in(world) == ["flashinfer-python-1.0"]
+
+
 def test_remove_takes_a_flashinfer_along_that_no_other_stack_names(world, node):
     made(node, "third", flashinfer=["1.0"])
     assert lies_in(world) == ["flashinfer-python-1.0", "flashinfer-python-2.0", "third"]
