@@ -101,7 +101,7 @@ import subprocess, sys
 from workbook_overlay.declare import declare_gpu
 declare_gpu("sm120")
 from flashinfer import fp4_quantize
-print(fp4_quantize, flush=True)
+print(fp4_quantize.__code__.co_filename, flush=True)
 if len(sys.argv) == 1:
     subprocess.run([sys.executable, __file__, "as a child"], check=True)
 """
@@ -111,7 +111,7 @@ def test_a_child_process_and_a_from_import_see_the_patch(embedded, tmp_path):
     (tmp_path / "script.py").write_text(FROM_IMPORT)
     command = [WORKBOOK, "exec", "--patch-level", "4", "--", "python", str(tmp_path / "script.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.count("workbook.fp4_quantize") == 2
+    assert done.stdout.count("operator around flashinfer.fp4_quantize") == 2
 
 
 def test_nothing_installed_is_written(node, embedded):
@@ -133,8 +133,10 @@ def test_diffs_are_made_against_the_installed_source(node, embedded):
         and "-    nvcc_path = subprocess.run" in first.diff
     )
     assert second.target == "flashinfer.jit.cpp_ext.get_cuda_version"
-    (custom_op,) = patch_diffs(node, embedded, 4)
-    assert "+fp4_quantize = torch.ops.workbook.fp4_quantize.default" in custom_op.diff
+    diffs = {one.target: one.diff for one in patch_diffs(node, embedded, 4)}
+    assert "-def fp4_quantize(" in diffs["flashinfer.fp4_quantization.fp4_quantize"]
+    method = diffs["flashinfer.decode.BatchDecodeWithPagedKVCacheWrapper.run"]
+    assert "-    def run(" in method and "+BatchDecodeWithPagedKVCacheWrapper.run = boundary." in method
 
 
 @pytest.mark.parametrize(("level", "traced"), [(0, Status.DYNAMO_UNSUPPORTED), (4, Status.OK)])

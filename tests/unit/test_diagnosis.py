@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbook.boundary import diagnosis
-from workbook.boundary.entries import entry
 from workbook.boundary.trace import TraceRequest, outcome
 from workbook.types import Lane, ProcessState, Status
 
@@ -17,7 +16,7 @@ ANSWERS = json.loads((Path(__file__).parents[1] / "data/trace_answers.json").rea
 
 def recorded(level, state):
     request = TraceRequest(patch_level=level, process_state=ProcessState(state))
-    return outcome(request, entry(request.entry), ANSWERS[f"level{level}-{state}"])
+    return outcome(request, ANSWERS[f"level{level}-{state}"])
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,8 @@ def test_any_text_is_read_without_an_exception(text):
         ("torch/_dynamo/polyfills/__init__.py", Lane.TORCH),
         ("sglang/srt/layers/linear.py", Lane.SGLANG),
         ("subprocess.py", Lane.STDLIB),
-        ("trace.py", Lane.MODEL),
+        ("workbook_overlay/tracing.py", Lane.MODEL),
+        ("trace.py", Lane.STDLIB),
         ("remedies.py", Lane.MODEL),
         ("somewhere/else.py", Lane.OTHER),
     ],

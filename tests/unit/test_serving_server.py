@@ -199,7 +199,7 @@ def test_the_installed_version_is_asked_of_the_nodes_python(node: LocalConnectio
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     script.chmod(0o755)
     bare = LocalConnection(Node(name="bare", python=str(script)))
-    with pytest.raises(WorkbookError, match=r"node bare .* has no sglang"):
+    with pytest.raises(WorkbookError, match=r"node bare has no sglang"):
         installed_sglang(bare, bare.python)
 
 

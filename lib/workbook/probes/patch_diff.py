@@ -34,7 +34,7 @@ def diff(name: str, module, function: str, sha: str) -> dict:
     from workbook_overlay import patches
 
     patch = patches.load(name)
-    source = inspect.getsource(inspect.unwrap(vars(module)[function]))
+    source = inspect.getsource(inspect.unwrap(patches.lookup(module, function)))
     file = module.__name__.replace(".", "/") + ".py"
     lines = difflib.unified_diff(
         source.splitlines(),
