@@ -36,5 +36,9 @@ class UsageError(WorkbookError):
     exit_status = 2
 
 
+class PatchRefusedError(UsageError):
+    """The installed code is not what a patch was written for, so nothing was patched."""
+
+
 class ParameterError(UsageError):
     """A notebook parameter is misspelt, of the wrong type or out of range."""

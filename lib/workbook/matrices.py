@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from workbook import catalog, store
-from workbook.boundary.matrix import Group, key, plan, trace_group, without
+from workbook.boundary.matrix import Group, key, keys, plan, trace_group, without
 from workbook.errors import UsageError, WorkbookError
 from workbook.node import snapshot
 from workbook.node.base import NodeConnection
@@ -35,29 +35,30 @@ def begin(node: NodeConnection, request: MatrixRequest) -> store.Run:
     return run
 
 
-def reopen(name: str = "") -> tuple[store.Run, MatrixRequest]:
-    """An interrupted matrix, by the name of its folder; the newest by default.
+def reopen() -> tuple[store.Run, MatrixRequest]:
+    """The newest interrupted matrix.
 
     Raises:
         UsageError: there is none.
         WorkbookError: what it was asked for is damaged.
     """
-    partials = [one.removesuffix(store.PARTIAL) for one in store.partials(store.MATRIX)]
-    wanted = name.removesuffix(store.PARTIAL) or (partials[-1] if partials else "")
-    if wanted not in partials:
-        there = f"interrupted: {', '.join(partials)}." if partials else "none was interrupted."
-        raise UsageError(f"No interrupted matrix {name!r};" if name else "Nothing to resume;", there)
-    path = runs_dir() / store.MATRIX / f"{wanted}{store.PARTIAL}"
+    folder = runs_dir() / store.MATRIX
+    # One that was killed before it knew what it was asked for has nothing to go on with.
+    begun = [one for one in store.partials(store.MATRIX) if (folder / one / "raw" / _REQUEST).exists()]
+    if not begun:
+        raise UsageError("Nothing to resume;", "no matrix was interrupted.")
+    path = folder / begun[-1]
     try:
         kept = json.loads((path / "raw" / _REQUEST).read_text())
         request = MatrixRequest.model_validate(kept["request"])
         started, label = datetime.fromisoformat(kept["started"]), str(kept["label"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WorkbookError(
-            f"{path / 'raw' / _REQUEST} is missing or damaged.", "Begin a new matrix."
+            f"{path / 'raw' / _REQUEST} is damaged.", "Delete that matrix's folder or begin a new matrix."
         ) from error
     params = request.model_dump(mode="json")
-    return store.Run(wanted, store.MATRIX, store.MATRIX, label, params, started, path), request
+    run_id = path.name.removesuffix(store.PARTIAL)
+    return store.Run(run_id, store.MATRIX, store.MATRIX, label, params, started, path), request
 
 
 def fill(
@@ -72,20 +73,31 @@ def fill(
         on_cell: called with a cell, how many are done and how many there are.
 
     Raises:
-        WorkbookError: a probe failed, or the disk is full; what was kept stays, and `reopen` goes on from there.
+        WorkbookError: a probe failed, the disk is full, or another process makes this matrix; what was kept
+            stays, and `reopen` goes on from there.
     """
     groups = _plan(node, request)
-    total = sum(len(group.cells) for group in groups)
-    cells = kept_cells(run.raw / _CELLS)
+    order = {one: number for number, one in enumerate(one for group in groups for one in keys(group))}
+    with store.held(run.raw / _REQUEST, f"Matrix {run.id} is being made by another process.", "Wait for it."):
+        cells = kept_cells(run.raw / _CELLS)
+        if any(key(cell) not in order for cell in cells):
+            raise WorkbookError(
+                f"{run.path} has cells of other versions than data/stacks names now.", "Begin a new matrix."
+            )
 
-    def keep(cell: MatrixCell) -> None:
-        cells.append(cell)
-        _append(run.raw / _CELLS, cell)
-        on_cell(cell, len(cells), total)
+        def keep(cell: MatrixCell) -> None:
+            _append(run.raw / _CELLS, cell)
+            cells.append(cell)
+            on_cell(cell, len(cells), len(order))
 
-    for group in without(groups, cells):
-        trace_group(node, group, request.arch, keep)
-    return _seal(node, run, request, groups, cells)
+        for group in without(groups, cells):
+            trace_group(node, group, request.arch, keep)
+        if len(cells) < len(order):
+            raise WorkbookError(
+                f"{len(order) - len(cells)} of {len(order)} cells gave no answer.",
+                "Try: workbook matrix --resume",
+            )
+        return _seal(node, run, request, sorted(cells, key=lambda cell: order[key(cell)]))
 
 
 def kept_cells(path: Path) -> list[MatrixCell]:
@@ -94,13 +106,13 @@ def kept_cells(path: Path) -> list[MatrixCell]:
     Raises:
         WorkbookError: another line is damaged.
     """
-    lines = path.read_text().split("\n") if path.exists() else [""]
+    lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
     try:
         whole = [MatrixCell.model_validate_json(line) for line in lines[:-1]]
     except ValidationError as error:
         raise WorkbookError(f"{path} is damaged.", "Delete its folder and begin a new matrix.") from error
     if lines[-1]:
-        store.write_text(path, "".join(f"{line}\n" for line in lines[:-1]))
+        os.truncate(path, path.stat().st_size - len(lines[-1]))  # needs no room on a disk that is full
     return whole
 
 
@@ -110,8 +122,8 @@ def _plan(node: NodeConnection, request: MatrixRequest) -> list[Group]:
 
 def _append(path: Path, cell: MatrixCell) -> None:
     try:
-        with path.open("a") as out:
-            out.write(cell.model_dump_json() + "\n")
+        with path.open("ab") as out:
+            out.write(cell.model_dump_json().encode() + b"\n")
             out.flush()
             os.fsync(out.fileno())
     except OSError as error:
@@ -124,17 +136,9 @@ def _seal(
     node: NodeConnection,
     run: store.Run,
     request: MatrixRequest,
-    groups: Sequence[Group],
     cells: Sequence[MatrixCell],
 ) -> store.SealedRun:
-    order = {
-        (group.stack.name, group.stack.flashinfer, path, group.patch_level, state): number
-        for number, (group, path, state) in enumerate(
-            (group, path, state) for group in groups for path, state in group.cells
-        )
-    }
-    in_order = sorted(cells, key=lambda cell: order[key(cell)])
-    run.add_table("cells", in_order)
+    run.add_table("cells", cells)
     counts = Counter(cell.status for cell in cells)
     verdict = ", ".join(f"{number} {status}" for status, number in counts.most_common())
     env = snapshot.take(node, catalog.load(Stack, request.stacks[0]))

@@ -17,6 +17,7 @@ from workbook import catalog
 from workbook.boundary.entries import check_arch, entry
 from workbook.boundary.levels import LEVELS
 from workbook.errors import ParameterError, UsageError, nearest
+from workbook.store import MATRIX
 from workbook.types import CaptureMode, LaunchProfile, Node, Record, Stack
 
 _PARAMETER_CELL = re.compile(r"\s*#\s*parameters\b", re.IGNORECASE)
@@ -47,6 +48,12 @@ def _check_name(name: str) -> None:
         )
 
 
+def _check_campaign(name: str) -> None:
+    _check_name(name)
+    if name == MATRIX:
+        raise UsageError("matrices over versions are kept there; take another name.")
+
+
 def _capture_mode(value: Any) -> Any:
     if isinstance(value, str) and value not in list(CaptureMode):
         near = get_close_matches(value, list(CaptureMode), n=1)
@@ -67,6 +74,7 @@ def _distinct(values: list[int]) -> list[int]:
 
 
 Name = Annotated[str, _checked(_check_name)]
+CampaignName = Annotated[str, _checked(_check_campaign)]
 NodeName = Annotated[str, _known(Node)]
 ProfileName = Annotated[str, _known(LaunchProfile)]
 StackName = Annotated[str, _known(Stack)]
@@ -94,7 +102,7 @@ class Params(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     notebook: ClassVar[str]
 
-    campaign: Name
+    campaign: CampaignName
     node: NodeName
     label: Name
 

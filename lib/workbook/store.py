@@ -66,14 +66,23 @@ def locked(campaign: str) -> Iterator[None]:
         WorkbookError: another one does.
     """
     folder = make_folder(runs_dir() / campaign, RUNS_HINT)
-    with (folder / ".lock").open("w") as lock:
+    busy = f"Campaign {campaign} is being run by another process."
+    with held(folder / ".lock", busy, "Wait for it, or give --campaign NAME."):
+        yield
+
+
+@contextmanager
+def held(path: Path, busy: str, hint: str) -> Iterator[None]:
+    """Within the block no other process holds this file; its content stays as it is.
+
+    Raises:
+        WorkbookError: another one does: `busy` and `hint` say so.
+    """
+    with path.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise WorkbookError(
-                f"Campaign {campaign} is being run by another process.",
-                "Wait for it, or give --campaign NAME.",
-            ) from None
+            raise WorkbookError(busy, hint) from None
         yield
 
 

@@ -156,6 +156,7 @@ class MatrixRequest(Record):
     levels: tuple[int, ...] = Field(min_length=1)
     process_states: tuple[ProcessState, ...] = tuple(ProcessState)
     arch: str
+    node: str = "local"
 
 
 class MatrixCell(Record):

@@ -58,6 +58,8 @@ def blockers(
 
 
 def _asked(path: str, arch: str, inputs: Path | None) -> dict[str, Any]:
+    if inputs is None and ":" in path:
+        raise UsageError(f"{path} is not in the table of entry points.", "Give its arguments: --inputs FILE")
     if inputs is None:
         return {"entry": entry(path).path, "arch": check_arch(arch)}
     if not _OWN_FUNCTION.fullmatch(path):

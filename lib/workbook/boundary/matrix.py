@@ -1,22 +1,22 @@
 """Outcomes over versions: stacks x FlashInfer versions x entry points x levels x process states."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from workbook.boundary import diagnosis
 from workbook.boundary.entries import check_arch, entry
 from workbook.boundary.levels import level
-from workbook.errors import UsageError
+from workbook.errors import PatchRefusedError
 from workbook.node.base import NodeConnection
-from workbook.node.probe import check_flashinfer, run_probe, stack_python
+from workbook.node.probe import PART, check_flashinfer, run_probe
 from workbook.types import MatrixCell, MatrixRequest, ProcessState, Stack, Status
 
 GROUP_TIMEOUT_S = 3600
 MESSAGE_LIMIT = 400  # characters
-_CELL = "cell "
 Key = tuple[str, str, str, int, ProcessState]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def key(cell: MatrixCell) -> Key:
 
 
 def plan(node: NodeConnection, stacks: Sequence[Stack], request: MatrixRequest) -> list[Group]:
-    """The cells, grouped by the process that they share, in the order of the request.
+    """The cells, each once, grouped by the process that they share, in the order of the request.
 
     Args:
         stacks: the request's stacks, each with its own FlashInfer.
@@ -43,33 +43,42 @@ def plan(node: NodeConnection, stacks: Sequence[Stack], request: MatrixRequest) 
         UsageError: an unknown entry, level or architecture, or a stack or FlashInfer that is not set up.
     """
     check_arch(request.arch)
-    cells = [(entry(path).path, state) for path in request.entries for state in request.process_states]
-    swapped = [
-        stack.model_copy(update={"flashinfer": version})
-        for stack in stacks
-        for version in request.flashinfer or (stack.flashinfer,)
+    cells = _once((entry(path).path, state) for path in request.entries for state in request.process_states)
+    levels = _once(level(number).level for number in request.levels)
+    swapped = _once(
+        (stack, version) for stack in stacks for version in request.flashinfer or (stack.flashinfer,)
+    )
+    groups = [
+        Group(stack.model_copy(update={"flashinfer": version}), number, cells)
+        for stack, version in swapped
+        for number in levels
     ]
-    for stack in swapped:
-        stack_python(node, stack)
-        if request.flashinfer:
-            check_flashinfer(stack)
-    return [Group(stack, level(number).level, tuple(cells)) for stack in swapped for number in request.levels]
+    for stack in _once(group.stack for group in groups):
+        check_flashinfer(node, stack, folder_only=bool(request.flashinfer))
+    return groups
+
+
+def keys(group: Group) -> list[Key]:
+    """The keys of a group's cells."""
+    name, version = group.stack.name, group.stack.flashinfer
+    return [(name, version, path, group.patch_level, state) for path, state in group.cells]
+
+
+def _once(values: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(values))
 
 
 def without(groups: Sequence[Group], done: Sequence[MatrixCell]) -> list[Group]:
     """The groups with the cells that are not done yet; none of them empty."""
-    keys = {key(cell) for cell in done}
-    left = []
-    for group in groups:
-        stack, number = group.stack, group.patch_level
-        cells = tuple(
-            (path, state)
-            for path, state in group.cells
-            if (stack.name, stack.flashinfer, path, number, state) not in keys
+    found = {key(cell) for cell in done}
+    left = [
+        replace(
+            group,
+            cells=tuple(cell for cell, one in zip(group.cells, keys(group), strict=True) if one not in found),
         )
-        if cells:
-            left.append(Group(stack, number, cells))
-    return left
+        for group in groups
+    ]
+    return [group for group in left if group.cells]
 
 
 def trace_group(node: NodeConnection, group: Group, arch: str, on_cell: Callable[[MatrixCell], None]) -> None:
@@ -78,12 +87,13 @@ def trace_group(node: NodeConnection, group: Group, arch: str, on_cell: Callable
     Where a patch refuses the installed FlashInfer, that is what each cell says.
 
     Raises:
+        UsageError: the stack's torch is too old.
         WorkbookError: the probe failed.
     """
 
     def line(text: str) -> None:
-        if text.startswith(_CELL):
-            on_cell(_cell(group, arch, json.loads(text.removeprefix(_CELL))))
+        if text.startswith(PART):
+            on_cell(_cell(group, arch, json.loads(text.removeprefix(PART))))
 
     asked = {"arch": arch, "cells": group.cells}
     env = {"WORKBOOK_STAND_IN_KERNELS": "1"}
@@ -98,16 +108,15 @@ def trace_group(node: NodeConnection, group: Group, arch: str, on_cell: Callable
             env=env,
             on_stderr=line,
         )
-    except UsageError as refusal:
+    except PatchRefusedError as refusal:
         for path, state in group.cells:
             on_cell(_ended(group, arch, path, state, Status.NOT_SUPPORTED_HERE, str(refusal)))
 
 
 def _cell(group: Group, arch: str, answer: dict[str, Any]) -> MatrixCell:
     path, state = answer["entry"], ProcessState(answer["process_state"])
-    if answer["died"]:
-        status = Status.TIMEOUT if answer["late"] else Status.CRASHED
-        return _ended(group, arch, path, state, status, answer["died"])
+    if answer["ended"]:
+        return _ended(group, arch, path, state, Status(answer["ended"]), answer["message"])
     told = diagnosis.fields(answer["error"])
     return MatrixCell(
         stack=group.stack.name,
@@ -140,6 +149,6 @@ def _ended(
         patch_level=group.patch_level,
         process_state=state,
         status=status,
-        message=message,
+        message=message[:MESSAGE_LIMIT],
         seconds=0.0,
     )

@@ -8,19 +8,22 @@ import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from workbook import matrices
 from workbook.boundary.entries import ENTRIES
 from workbook.boundary.levels import LEVELS
 from workbook.commands.console import ArchOption, JsonOption, NodeOption, err, out
 from workbook.errors import UsageError
 from workbook.node.connect import connect
+from workbook.report.text import one_line
+from workbook.stacks import checked_version
 from workbook.types import MatrixCell, MatrixRequest
 
 ALL_ENTRIES = "all"
+OPERATION_WIDTH = 100  # characters of the table; the records have the whole text
 ALL_LEVELS = ",".join(str(each.level) for each in LEVELS)
 
 
 def matrix(
+    context: typer.Context,
     stacks: Annotated[str, typer.Option(help="Stacks of data/stacks, such as embedded,seed.")] = "embedded",
     flashinfer: Annotated[
         str, typer.Option(help="FlashInfer versions to swap in, such as 0.6.3,0.7.4.")
@@ -35,14 +38,18 @@ def matrix(
     as_json: JsonOption = False,
 ) -> None:
     """Stacks x FlashInfer versions x entry points x levels x process states, each cell in a fresh process."""
-    connection = connect(node)
+    from workbook import matrices  # pandas takes a second that other commands need not wait for
+
     if resume:
+        _refuse_others(context)
         run, request = matrices.reopen()
+        connection = connect(request.node)
     else:
-        request = _request(stacks, flashinfer, entries, levels, arch)
+        request = _request(stacks, flashinfer, entries, levels, arch, node)
+        connection = connect(node)
         run = matrices.begin(connection, request)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -70,21 +77,31 @@ def matrix(
     out.print(f"{sealed.record.verdict} Kept in {sealed.path}")
 
 
-def _request(stacks: str, flashinfer: str, entries: str, levels: str, arch: str) -> MatrixRequest:
+def _refuse_others(context: typer.Context) -> None:
+    kept = ("stacks", "flashinfer", "entries", "levels", "arch", "node")
+    sources = {name: context.get_parameter_source(name) for name in kept}
+    given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
+    if given:
+        raise UsageError(
+            "--resume goes on with what the matrix was asked for;", f"leave out --{', --'.join(given)}."
+        )
+
+
+def _request(stacks: str, flashinfer: str, entries: str, levels: str, arch: str, node: str) -> MatrixRequest:
     paths = [one.path for one in ENTRIES] if entries == ALL_ENTRIES else _words(entries)
     try:
         return MatrixRequest(
             stacks=_words(stacks),
-            flashinfer=_words(flashinfer),
+            flashinfer=tuple(map(checked_version, _words(flashinfer))),
             entries=tuple(paths),
             levels=_words(levels),  # type: ignore[arg-type]  # pydantic reads the numbers
             arch=arch,
+            node=node,
         )
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(
-            f"--{first['loc'][0]}: {first['msg']}.", "Give a list such as 0,4; see workbook matrix --help."
-        ) from error
+        problem = f"{first['input']!r} will not do" if first["input"] else "nothing was named"
+        raise UsageError(f"--{first['loc'][0]}: {problem}.", "See workbook matrix --help.") from error
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -107,8 +124,8 @@ def _lines(cells: list[MatrixCell]) -> Iterator[str]:
             one.process_state,
             one.status,
             f"{one.seconds:.1f}",
-            one.operation or one.message.partition("\n")[0] or "-",
-            one.blamed or "-",
+            one_line(one.operation or one.message, OPERATION_WIDTH) or "-",
+            one_line(one.blamed or "-", OPERATION_WIDTH),
         )
         for one in cells
     ]

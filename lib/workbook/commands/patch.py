@@ -2,8 +2,6 @@
 
 import os
 import signal
-import sys
-from importlib.util import find_spec
 from typing import Annotated, NoReturn
 
 import typer
@@ -13,7 +11,7 @@ from workbook.boundary.levels import LEVELS, level, patch_diffs
 from workbook.commands.console import LevelOption, NodeOption, StackOption, out
 from workbook.errors import UsageError
 from workbook.node.connect import connect
-from workbook.node.probe import flashinfer_dir, how_to_get, overlay_env, stack_python
+from workbook.node.probe import check_flashinfer, overlay_env, stack_python
 from workbook.types import Stack
 
 app = typer.Typer(
@@ -29,12 +27,9 @@ def exec_(context: typer.Context, patch_level: LevelOption = 0, stack: StackOpti
             "No command was given.", "Write it after --: workbook exec --patch-level 4 -- python x.py"
         )
     versions = catalog.load(Stack, stack)
-    python = stack_python(connect("local"), versions)
-    has_its_own = python == sys.executable and find_spec("flashinfer") is not None
-    if not flashinfer_dir(versions).is_dir() and not has_its_own:
-        raise UsageError(
-            f"No FlashInfer {versions.flashinfer} in {flashinfer_dir(versions)}.", how_to_get(versions)
-        )
+    node = connect("local")
+    check_flashinfer(node, versions)
+    python = stack_python(node, versions)
     env = os.environ | overlay_env(versions, patch_level)
     # The stack's environment first, so that `python` is the one that has its torch.
     env["PATH"] = os.pathsep.join([os.path.dirname(python), env.get("PATH", "")])  # noqa: PTH120

@@ -2,17 +2,22 @@
 
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbook.errors import UsageError, WorkbookError
+from workbook.errors import PatchRefusedError, UsageError, WorkbookError
 from workbook.node.base import Completed, NodeConnection
 from workbook.paths import OVERLAY, PROBES, stacks_dir
 from workbook.types import Stack
 
 READY = ".ready"  # written into a stack's folder last; without it the stack was never finished
+PART = "cell "  # begins a line of a probe's standard error that is a part of its answer
+_HAS_FLASHINFER = (
+    "import sys; from importlib.util import find_spec; sys.exit(find_spec('flashinfer') is None)"
+)
 
 
 def flashinfer_dir(stack: Stack) -> Path:
@@ -50,16 +55,30 @@ def stack_python(node: NodeConnection, stack: Stack) -> str:
     return str(stack_dir(stack) / "bin" / "python")
 
 
-def check_flashinfer(stack: Stack) -> None:
-    """Nothing, if this stack's FlashInfer has a folder.
+def check_flashinfer(node: NodeConnection, stack: Stack, *, folder_only: bool = False) -> None:
+    """Nothing, if this stack's FlashInfer has a folder, or its Python has a FlashInfer of its own.
+
+    Args:
+        folder_only: a version that was swapped in has to have a folder.
 
     Raises:
-        UsageError: it has none.
+        UsageError: there is none, or the stack was not created.
     """
-    if not flashinfer_dir(stack).is_dir():
-        raise UsageError(
-            f"No FlashInfer {stack.flashinfer} here (looked in {flashinfer_dir(stack)}).", how_to_get(stack)
-        )
+    python = stack_python(node, stack)
+    if flashinfer_dir(stack).is_dir():
+        return
+    if not folder_only:
+        asked = node.run([python, "-P", "-c", _HAS_FLASHINFER], timeout_s=60, env=overlay_env(stack))
+        if asked.returncode == 0:
+            return
+    raise _no_flashinfer(node, stack)
+
+
+def _no_flashinfer(node: NodeConnection, stack: Stack) -> UsageError:
+    return UsageError(
+        f"FlashInfer {stack.flashinfer} is not on node {node.node.name} (looked in {flashinfer_dir(stack)}).",
+        how_to_get(stack),
+    )
 
 
 def overlay_env(stack: Stack | None = None, patch_level: int = 0) -> dict[str, str]:
@@ -94,7 +113,8 @@ def run_probe(
         on_stderr: called with each line of its standard error as it is written.
 
     Raises:
-        UsageError: the stack or its FlashInfer is missing, or a patch refused the installed code.
+        UsageError: the stack or its FlashInfer is missing, or its torch is too old.
+        PatchRefusedError: a patch refused the installed code.
         WorkbookError: it failed, ran out of time or printed no JSON.
     """
     python = stack_python(node, stack)
@@ -132,16 +152,18 @@ def run_probe(
 
 
 def _failure(done: Completed, node: NodeConnection, stack: Stack, script: str) -> WorkbookError:
-    last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it said nothing")
+    if done.returncode > 128:  # what it wrote last has nothing to do with it
+        name = signal.Signals(done.returncode - 128).name
+        return WorkbookError(f"{script} on {node.node.name} was ended by {name}.")
+    said = (line for line in reversed(done.stderr.splitlines()) if line.strip() and not line.startswith(PART))
+    last = next(said, "it said nothing")
     if "No module named 'flashinfer'" in last:
-        return UsageError(
-            f"FlashInfer {stack.flashinfer} is not on node {node.node.name} (looked in {flashinfer_dir(stack)}).",
-            how_to_get(stack),
-        )
+        return _no_flashinfer(node, stack)
     if "No module named 'torch'" in last:
         return UsageError(f"torch is not in {done.argv[0]} on node {node.node.name}.", "Run `make setup`.")
-    if "PatchRefused" in last:
-        return UsageError(last.partition("PatchRefused: ")[2])
+    for refusal, kind in (("PatchRefused: ", PatchRefusedError), ("TorchTooOld: ", UsageError)):
+        if refusal in last:
+            return kind(last.partition(refusal)[2])
     return WorkbookError(
         f"{script} failed on {node.node.name} (exit status {done.returncode}): {last.strip()}"
     )

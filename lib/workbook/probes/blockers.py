@@ -114,7 +114,17 @@ def load_call(asked: dict, stand_ins: list):
         function = importlib.import_module(module)
         for part in name.split("."):
             function = getattr(function, part)
-        inputs = runpy.run_path(asked["inputs_file"])["inputs"]()
+        if not hasattr(inspect.unwrap(function), "__code__"):
+            raise TypeError(f"it is no Python function but a {type(function).__name__}")
+        file = Path(asked["inputs_file"]).name
+        give = runpy.run_path(asked["inputs_file"]).get("inputs")
+        if not callable(give):
+            raise TypeError(f"{file} defines no function inputs()")
+        inputs = give()
+        if not isinstance(inputs, tuple | list):  # a tensor would be taken apart
+            raise TypeError(
+                f"inputs() in {file} has to give a tuple of arguments, not a {type(inputs).__name__}"
+            )
         return function, tuple(inputs), nullcontext(), nullcontext(), False
     from torch._subclasses.fake_tensor import FakeTensorMode
     from workbook_overlay import entries
@@ -200,13 +210,16 @@ def blockers(asked: dict) -> dict:
     from workbook_overlay.explain import explain
     from workbook_overlay.passing import watch
 
-    declared = None if asked.get("inputs_file") else declare_gpu(asked["arch"])
+    declared = None
+    if not asked.get("inputs_file"):
+        declared = declare_gpu(asked["arch"])
+        import flashinfer  # noqa: F401  # where it is missing, that is not the call's failure
     layers = []
     try:
         function, inputs, mode, eager, has_kernels = load_call(asked, kernels.STAND_INS)
         with mode, eager, watch() as seen:
             function(*inputs)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
     search = Search(function, asked["entry"].partition(":")[0].partition(".")[0], seen, has_kernels)
     with mode:

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import sys
 import time
+from contextlib import suppress
 from multiprocessing.connection import wait
 
 from workbook_overlay.answer import answer, spec
@@ -19,11 +20,26 @@ CELL_TIMEOUT_S = 240
 
 
 def trace_into(connection, entry: str, state: str, declared: dict) -> None:
-    """In the child: trace one cell and send the answer."""
+    """In the child: trace one cell and send the answer, or why the call cannot even be made."""
+    from workbook_overlay.call import resolve
     from workbook_overlay.tracing import trace_entry
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent alone writes lines
-    connection.send(trace_entry(entry, state, declared))
+    try:
+        resolve(entry)
+    except (ImportError, AttributeError) as error:  # not in this FlashInfer
+        connection.send(without_answer("not_supported_here", f"{type(error).__name__}: {error}"))
+        return
+    try:
+        found = {"ended": None, **trace_entry(entry, state, declared)}
+    except Exception as error:
+        found = without_answer("crashed", f"{type(error).__name__}: {error}")
+    connection.send(found)
+
+
+def without_answer(status: str, message: str) -> dict:
+    """A cell that ended in another way than by a trace."""
+    return {"ended": status, "message": message}
 
 
 class Cells:
@@ -49,16 +65,17 @@ class Cells:
 
     def collect(self, connection, late: bool) -> dict:
         child, entry, state, _ = self.running.pop(connection)
-        try:
-            found = {} if late else connection.recv()
-        except EOFError:  # it died
-            found = {}
+        found = None
         if late:
             child.kill()
+            found = without_answer("timeout", f"ran longer than {CELL_TIMEOUT_S} s")
+        else:
+            with suppress(EOFError, OSError):  # it died before its answer, or in the middle of it
+                found = connection.recv()
         child.join()
         connection.close()
-        died = None if found else ("ran out of time" if late else f"exit status {child.exitcode}")
-        return {"entry": entry, "process_state": state, "late": late, "died": died, **found}
+        found = found or without_answer("crashed", f"exit status {child.exitcode}")
+        return {"entry": entry, "process_state": state, **found}
 
 
 def matrix(asked: dict) -> dict:

@@ -3,10 +3,12 @@
 import json
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
 
+OLDEST_TORCH = (2, 9)  # of those whose Dynamo the workbook was written against
 # Each of these changes what Dynamo or FlashInfer does, and so the question. CUDA_HOME is recorded instead.
 UNWANTED = ("TORCHDYNAMO_", "TORCH_COMPILE_", "TORCH_LOGS", "FLASHINFER_LOG", "FLASHINFER_CUDA_ARCH_LIST")
 
@@ -19,10 +21,26 @@ def answer(work: Callable[[], object]) -> int:
         del os.environ[name]
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
+    check_torch()
     result = work()
     with os.fdopen(printed, "w") as out:
         out.write("\n" + json.dumps(result))
     return 0
+
+
+class TorchTooOld(ImportError):
+    """This torch is older than any whose Dynamo the workbook knows."""
+
+
+def check_torch() -> None:
+    """Nothing, if torch is there and not too old."""
+    import torch
+
+    version = getattr(torch, "__version__", "of no version")
+    numbers = tuple(int(number) for number in re.findall(r"\d+", str(version))[:2])
+    if numbers < OLDEST_TORCH:
+        oldest = ".".join(str(number) for number in OLDEST_TORCH)
+        raise TorchTooOld(f"torch {version} is too old: the workbook knows torch {oldest} and newer.")
 
 
 def spec() -> dict:
