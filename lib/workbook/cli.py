@@ -17,6 +17,7 @@ app.command()(campaign.report)
 app.command()(boundary.trace)
 app.command()(boundary.blockers)
 app.command()(matrix.matrix)
+app.command()(boundary.values)
 app.command(name="exec", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
     patch.exec_
 )

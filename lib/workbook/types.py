@@ -178,6 +178,31 @@ class MatrixCell(Record):
     seconds: float
 
 
+class ValueOutcome(Record):
+    """Level 4 against the bare call on a real GPU: values bit for bit on poisoned outputs, the fake's shapes, the cost.
+
+    `unwritten` is, for each output, the share of bytes that no kernel wrote. Costs are microseconds of host time of an
+    eager call over the bare call; None where they were not asked for.
+    """
+
+    entry: str
+    status: Status
+    message: str = ""
+    gpu: str | None = None
+    compute_capability: tuple[int, int] | None = None
+    output_shapes: tuple[str, ...] = ()
+    unwritten: tuple[float, ...] = ()
+    fake_equal: bool | None = None
+    equal: bool | None = None
+    repeatable: bool | None = None
+    bare_us_p50: float | None = None
+    overhead_us_p10: float | None = None
+    overhead_us_p50: float | None = None
+    overhead_us_p90: float | None = None
+    calls: int = 0
+    versions: dict[str, str] = {}
+
+
 class Blocker(Traced):
     """One layer of `blockers`: what stopped the trace, and how it was passed to reach the next.
 

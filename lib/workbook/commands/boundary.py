@@ -11,9 +11,12 @@ from workbook.boundary.blockers import blockers as find_blockers
 from workbook.boundary.entries import ENTRIES
 from workbook.boundary.trace import TraceRequest
 from workbook.boundary.trace import trace as trace_call
+from workbook.boundary.values import compare_values
 from workbook.commands.console import ArchOption, JsonOption, LevelOption, NodeOption, StackOption, err, out
 from workbook.node.connect import connect
-from workbook.types import ProcessState, Stack, Status, TraceOutcome
+from workbook.types import ProcessState, Stack, Status, TraceOutcome, ValueOutcome
+
+ALL_ENTRIES = "all"
 
 
 def trace(
@@ -57,6 +60,27 @@ def blockers(
         out.print(f"{one.order:2}  {stopped}\n    {one.passed}: {one.how}")
     for stood_in in found[-1].stand_ins:
         out.print(f"stood in for: {stood_in}")
+
+
+def values(
+    entry: Annotated[str, typer.Argument(help="An entry point, or all.")] = ALL_ENTRIES,
+    stack: StackOption = "embedded",
+    node: NodeOption = "local",
+    as_json: JsonOption = False,
+) -> None:
+    """Level 4 against the bare call on the node's GPU: values bit for bit on poisoned outputs, and the cost."""
+    paths = [one.path for one in ENTRIES] if entry == ALL_ENTRIES else [entry]
+    tell = (lambda one: None) if as_json else _print_values
+    found = compare_values(connect(node), catalog.load(Stack, stack), paths, on_done=tell)
+    if as_json:
+        print(json.dumps([one.model_dump(mode="json") for one in found], indent=1))
+
+
+def _print_values(one: ValueOutcome) -> None:
+    cost = (
+        f", {one.overhead_us_p50:+.1f} µs on {one.bare_us_p50:.1f}" if one.overhead_us_p50 is not None else ""
+    )
+    out.print(f"{one.entry}: {one.status}{cost}{': ' if one.message else ''}{one.message}")
 
 
 def _print_trace(found: TraceOutcome) -> None:

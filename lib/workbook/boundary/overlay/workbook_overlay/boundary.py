@@ -12,7 +12,7 @@ import itertools
 import types
 import typing
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +40,9 @@ def number(planned: object) -> None:
 
 
 _NUMBERS = itertools.count()
+
+
+_WRITTEN = (type(None), bool, int, float, str)  # defaults that a schema can write
 
 
 @dataclass(frozen=True)
@@ -168,8 +171,9 @@ class Boundary:
         """The operator's schema without its name; with `out`, that of the overload that writes into an argument."""
         mutated = (self.row["out"],) if out else tuple(self.row.get("mutates", ()))
         marks = {name: f"Tensor({letter}!)" for name, letter in zip(mutated, "abcdefgh", strict=False)}
+        defaults = self._defaults(out)
         pieces = [
-            f"{marks[name]} {name}" if name in marks else f"{kind} {name}"
+            f"{marks.get(name, kind)} {name}" + (f"={defaults[name]}" if name in defaults else "")
             for crossing in self._crossing(out)
             for name, kind in crossing.pieces
         ]
@@ -180,6 +184,19 @@ class Boundary:
     def _crossing(self, out: bool) -> list[Crossing]:
         skipped = None if out else self.row.get("out")
         return [one for name, one in self.crossings.items() if one is not None and name != skipped]
+
+    def _defaults(self, out: bool) -> dict[str, str]:
+        """The defaults of the last pieces, as a schema writes them: what is left at these is never handed over.
+
+        Only plain values after the last tensor: an operator's cost grows with each argument that is.
+        """
+        found: dict[str, str] = {}
+        for one in reversed(self._crossing(out)):
+            default = self.signature.parameters[one.name].default
+            if one.given != (one.name,) or "Tensor" in one.pieces[0][1] or not isinstance(default, _WRITTEN):
+                break
+            found[one.name] = f'"{default}"' if isinstance(default, str) else repr(default)
+        return found
 
     def body(self, function: Callable, out: bool = False) -> Callable:
         """`function` as the operator calls it: pieces in the order of the schema."""
@@ -194,14 +211,17 @@ class Boundary:
             )
         ):
             return function  # nothing to convert: no frame of ours in between
-        given = ", ".join(name for one in crossings for name, _ in one.pieces)
+        defaults = self._defaults(out)
+        given = ", ".join(
+            f"{name}=_default_{name}" if name in defaults else name
+            for one in crossings
+            for name, _ in one.pieces
+        )
         handed = ", ".join(f"{one.name}={one.taken}" for one in crossings)
         call = f"_listed(_function({handed}))" if self.one_or_more else f"_function({handed})"
         if not out:
             call = f"return {call}"
-        elif (
-            self.returns != "Tensor"
-        ):  # an operator may not return what it was given, which comes first in a list
+        elif self.returns != "Tensor":  # an operator may not return what it was given: the first in a list
             call = f"return {call}[1:]"
         names = {"_function": function, "_listed": listed, "_planned": PLANNED}
         return self._compile(f"def body({given}):\n    {call}\n", names)["body"]
@@ -221,8 +241,12 @@ class Boundary:
             )
             lines.append(f"    if {out} is not None:\n        rest = _operator_out({self._given(True)})")
             lines.append(f"        return {result}")
-        called = f"_operator({self._given(False)})"
-        lines.append(f"    return {f'_single({called})' if self.one_or_more else called}")
+        defaults = self._defaults(False)
+        returned = "    return _single(_operator({}))" if self.one_or_more else "    return _operator({})"
+        if defaults:
+            lines.append(f"    if {' and '.join(f'{name} is _default_{name}' for name in defaults)}:")
+            lines.append(f"    {returned.format(self._given(False, but=defaults))}")
+        lines.append(returned.format(self._given(False)))
         names = {
             "_operator": operator,
             "_operator_out": operator_out,
@@ -234,8 +258,9 @@ class Boundary:
         made.__dict__ = self.function.__dict__  # shared: FlashInfer keeps a call's chosen backend there
         return made
 
-    def _given(self, out: bool) -> str:
-        return ", ".join(expression for one in self._crossing(out) for expression in one.given)
+    def _given(self, out: bool, but: Container[str] = ()) -> str:
+        crossings = [one for one in self._crossing(out) if one.name not in but]
+        return ", ".join(expression for one in crossings for expression in one.given)
 
     def _parameters(self) -> str:
         parts, keyword = [], False

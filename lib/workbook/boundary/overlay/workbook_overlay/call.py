@@ -58,3 +58,29 @@ def versions() -> dict[str, str]:
         if module in sys.modules:
             found[name] = sys.modules[module].__version__
     return found
+
+
+def fill(value, described, generator) -> None:
+    """Put values in a tensor that `make_input` made, in place; lists are gone through.
+
+    `fill` is a number for every element, or `probabilities`, rows that sum to one; `below` draws integers from 0 up to
+    it. Otherwise floats are drawn from the normal distribution, bytes at random, and other integers are 0.
+    """
+    import torch
+
+    if isinstance(value, list):
+        for one, each in zip(value, described, strict=True):
+            fill(one, each, generator)
+    if not isinstance(value, torch.Tensor) or "ints" in described:
+        return
+    how = described.get("fill")
+    if how == "probabilities":
+        value.normal_(generator=generator).copy_(value.softmax(-1))
+    elif how is not None:
+        value.fill_(how)
+    elif value.dtype.is_floating_point:
+        value.copy_(torch.randn(value.shape, generator=generator, device=value.device))
+    elif "below" in described or value.dtype is torch.uint8:
+        value.random_(0, described.get("below", 256), generator=generator)
+    else:
+        value.zero_()

@@ -8,8 +8,13 @@ from collections.abc import Callable, Sequence
 ROUNDS, CALLS = 300, 20  # each round times every call in turn, so many times each
 
 
-def overheads(bare: Callable, others: Sequence[Callable], inputs: Sequence) -> dict:
+def overheads(
+    bare: Callable, others: Sequence[Callable], inputs: Sequence, settle: Callable[[], object] = lambda: None
+) -> dict:
     """The bare call, and what each other costs over it.
+
+    Args:
+        settle: called before each round of a call, untimed: on a GPU, a wait for what was launched.
 
     Returns:
         `bare_us_p50`; `calls`, how many there were of each; `overheads`, for each of the others the median and the
@@ -24,6 +29,7 @@ def overheads(bare: Callable, others: Sequence[Callable], inputs: Sequence) -> d
         for number in range(ROUNDS):
             for place in range(len(every)):  # none is always the first
                 which = (number + place) % len(every)
+                settle()
                 took[which].append(_timed(every[which], inputs))
     finally:
         gc.enable()
