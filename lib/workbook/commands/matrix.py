@@ -18,7 +18,7 @@ from workbook.stacks import checked_version
 from workbook.types import MatrixCell, MatrixRequest
 
 ALL_ENTRIES = "all"
-OPERATION_WIDTH = 100  # characters of the table; the records have the whole text
+WORD_WIDTH = 100  # characters in the table; the records have the whole text
 ALL_LEVELS = ",".join(str(each.level) for each in LEVELS)
 
 
@@ -72,7 +72,7 @@ def matrix(
     if as_json:
         print(json.dumps([one.model_dump(mode="json") for one in cells], indent=1))
         return
-    for line in _lines(cells):
+    for line in lines(cells):
         out.print(line)
     out.print(f"{sealed.record.verdict} Kept in {sealed.path}")
 
@@ -112,7 +112,7 @@ def _word(cell: MatrixCell) -> str:
     return f"torch {cell.torch}, FlashInfer {cell.flashinfer}, level {cell.patch_level}"
 
 
-def _lines(cells: list[MatrixCell]) -> Iterator[str]:
+def lines(cells: list[MatrixCell]) -> Iterator[str]:
     """A line a cell, in columns as wide as their widest word: a table that grep and awk can read."""
     rows = [("torch", "flashinfer", "entry", "level", "process", "status", "seconds", "operation", "blamed")]
     rows += [
@@ -124,11 +124,12 @@ def _lines(cells: list[MatrixCell]) -> Iterator[str]:
             one.process_state,
             one.status,
             f"{one.seconds:.1f}",
-            one_line(one.operation or one.message, OPERATION_WIDTH) or "-",
-            one_line(one.blamed or "-", OPERATION_WIDTH),
+            one.operation or one.message,
+            one.blamed or "",
         )
         for one in cells
     ]
+    rows = [tuple(one_line(word, WORD_WIDTH) or "-" for word in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip()
