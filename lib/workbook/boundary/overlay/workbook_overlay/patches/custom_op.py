@@ -18,7 +18,9 @@ _LIBRARY = torch.library.Library("workbook", "FRAGMENT")  # an operator lives as
 
 
 def refuse_fp4(input, global_scale, _values, _scales, sf_vec_size, sf_use_ue8m0, *_rest):
-    """The compiled FP4 quantizer without its work: what it refuses (fp4Quantize.cpp, FlashInfer 0.6.3, 0.6.11)."""
+    """The compiled FP4 quantizer without its work: what it refuses (fp4Quantize.cpp, FlashInfer 0.6.1 to 0.7.4)."""
+    if not input.is_contiguous():
+        raise RuntimeError("input must be contiguous")
     if sf_use_ue8m0 and sf_vec_size != 32:
         raise RuntimeError("sf_vec_size can only be 32 when sf_use_ue8m0 is true")
     if not sf_use_ue8m0 and (global_scale is None or sf_vec_size != 16):
