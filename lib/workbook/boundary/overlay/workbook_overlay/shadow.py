@@ -42,7 +42,7 @@ class Kernels(Nothing):
 
 
 class Untuned(Nothing):
-    """FlashInfer's autotuner, which hashes shapes and keeps them: here any kernel will do, and sizes may be symbolic."""
+    """FlashInfer's autotuner, which hashes and keeps shapes: here any kernel will do, and sizes may be symbolic."""
 
     def choose_one(self, *_args: object, **_kwargs: object) -> tuple[Nothing, int]:
         return Nothing(), -1  # the runner, which only launches its kernel, and its fallback tactic
