@@ -27,7 +27,6 @@ from workbook_overlay.shadow import ORIGINAL
 
 QUANTIZABLE = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 TOKENS = (128, 200, 384)  # the second is no multiple of any tile
-INSTALLED = getattr(flashinfer.fp4_quantize, ORIGINAL)
 BLOCKS = [(16, False), (32, True), (16, False), (32, True), (16, True), (32, False), (24, False)]
 FORMS = ["row-major", "column-major", "row-major", "column-major", "every other row", "left half"]
 whole_tiles = st.integers(1, 10).map(lambda tiles: 32 * tiles)
@@ -35,7 +34,7 @@ seen = {"succeeded": {}, "refused": {}}
 
 
 def reference_kernel(x, global_scale, _values, _scales, sf_vec_size, ue8m0, *_rest):
-    """A stand-in for the compiled quantizer, line by line as in fp4Quantize.cpp; each kind is a RuntimeError here."""
+    """A stand-in for the compiled quantizers, line by line as in fp4Quantize.cpp; each kind is a RuntimeError here."""
     contiguous = x.contiguous().stride() == x.stride() or 0 in x.shape
     allowed = [contiguous, sf_vec_size == 32 if ue8m0 else global_scale is not None and sf_vec_size == 16]
     allowed += [x.dim() >= 2, x.shape[-1] % sf_vec_size == 0, x.dtype in QUANTIZABLE]
@@ -65,6 +64,7 @@ def described(call, *args, **kwargs):
 
 @settings(max_examples=600, deadline=None, derandomize=True, database=None)
 @given(
+    name=st.sampled_from(["fp4_quantize", "fp4_quantize", "fp4_quantize", "nvfp4_batched_quantize"]),
     dtype=st.sampled_from([*QUANTIZABLE, *QUANTIZABLE, torch.float32]),
     lead=st.lists(st.integers(1, 3), max_size=2),
     rows=whole_tiles | st.integers(1, 300),
@@ -75,21 +75,25 @@ def described(call, *args, **kwargs):
     swizzled=st.booleans(),
     tile_of_8=st.booleans(),
 )
-def compare(dtype, lead, rows, columns, form, scaled, block, swizzled, tile_of_8):
-    """The fake gives the dtypes, shapes and strides, or the refusal, of the installed function."""
-    options = dict(zip(("sf_vec_size", "sf_use_ue8m0"), block, strict=True), enable_pdl=False)
-    shape = (*lead, rows, columns)
-    options |= {"is_sf_swizzled_layout": swizzled, "is_sf_8x4_layout": tile_of_8}
+def compare(name, dtype, lead, rows, columns, form, scaled, block, swizzled, tile_of_8):
+    """A fake gives the dtypes, shapes and strides, or the refusal, of the installed function."""
+    shape, batched, options = (*lead, rows, columns), name != "fp4_quantize", {"sf_vec_size": block[0]}
+    if not batched:
+        options |= {"sf_use_ue8m0": block[1], "enable_pdl": False}
+        options |= {"is_sf_swizzled_layout": swizzled, "is_sf_8x4_layout": tile_of_8}
 
     def called(function, device):
         x = torch.empty_strided(shape, laid_out(form, shape), dtype=dtype, device=device)
-        return described(function, x, torch.empty(1, device=device) if scaled else None, **options)
+        scale = torch.empty(1, device=device) if scaled or batched else None
+        return described(function, x, scale, **options)
 
-    real = called(INSTALLED, "cpu")
+    real = called(getattr(getattr(flashinfer, name), ORIGINAL), "cpu")
     with FakeTensorMode():
-        fake = called(flashinfer.fp4_quantize, "cuda")
+        fake = called(getattr(flashinfer, name), "cuda")
     assert fake == real, f"fake {fake}, installed {real}"
-    counts, what = (seen["refused"], real) if isinstance(real, str) else (seen["succeeded"], form)
+    counts, what = (
+        (seen["refused"], real) if isinstance(real, str) else (seen["succeeded"], f"{name}, {form}")
+    )
     counts[what] = counts.get(what, 0) + 1
 
 

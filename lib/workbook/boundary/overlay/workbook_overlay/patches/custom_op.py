@@ -13,6 +13,7 @@ from workbook_overlay.boundary import Boundary, number
 from workbook_overlay.shadow import shadow
 
 NAME = "custom-op"
+OPERATOR = "__workbook_operator__"  # where a patched function keeps what calls its operator whatever traces
 
 _LIBRARY = torch.library.Library("workbook", "FRAGMENT")  # an operator lives as long as its library
 
@@ -31,7 +32,14 @@ def refuse_fp4(input, global_scale, _values, _scales, sf_vec_size, sf_use_ue8m0,
         raise RuntimeError("fp4_quantize only supports fp16, bf16 and e4m3 input")
 
 
-REFUSALS = {"fp4_quantize": refuse_fp4}
+def refuse_fp4_batched(input, global_scale, _values, _scales, sf_vec_size, *_rest):
+    """The same of the quantizer of a batch, whose Python checks less."""
+    if input.shape[-1] % 16 != 0:
+        raise RuntimeError("the last dimension must be a multiple of 16")
+    refuse_fp4(input, global_scale, None, None, sf_vec_size, False)
+
+
+REFUSALS = {"fp4_quantize": refuse_fp4, "fp4_batched_quantize": refuse_fp4_batched}
 
 
 def replace(module, originals):
@@ -70,7 +78,10 @@ def opaque(original, row, fake):
         torch.library.register_fake(f"workbook::{name}", boundary.body(fake, out), lib=_LIBRARY)
         packet = getattr(torch.ops.workbook, operator)
         operators.append(packet.out if out else packet.default)
-    return boundary.replacement(*operators)
+    through = boundary.through(*operators)
+    replacement = boundary.replacement(through)
+    setattr(replacement, OPERATOR, through)
+    return replacement
 
 
 def patched_source(name, source):
