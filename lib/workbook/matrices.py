@@ -93,10 +93,7 @@ def fill(
         for group in without(groups, cells):
             trace_group(node, group, request.arch, keep)
         if len(cells) < len(order):
-            raise WorkbookError(
-                f"{len(order) - len(cells)} of {len(order)} cells gave no answer.",
-                "Try: workbook matrix --resume",
-            )
+            raise WorkbookError(f"{len(order) - len(cells)} of {len(order)} cells gave no answer.")
         return _seal(node, run, request, sorted(cells, key=lambda cell: order[key(cell)]))
 
 

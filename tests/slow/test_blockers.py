@@ -79,6 +79,15 @@ def traces(x):
 
 def fails(x):
     raise ValueError("not today")
+
+def leaves(x):
+    raise SystemExit(3)
+
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        return x
+
+layer = Layer()
 """
 
 
@@ -121,6 +130,15 @@ def test_one_blocker_after_the_other(node, embedded, own):
         ("mine:nothing", "mine:nothing fails before any tracing: AttributeError"),
         ("nowhere:f", "nowhere:f fails before any tracing: ModuleNotFoundError"),
         ("mine.f", "'mine.f' is not MODULE:FUNCTION."),
+        ("mine:leaves", "mine:leaves fails before any tracing: SystemExit: 3"),
+        (
+            "mine:layer",
+            "mine:layer fails before any tracing: TypeError: it is no Python function but a Layer",
+        ),
+        (
+            "math:sqrt",
+            "math:sqrt fails before any tracing: TypeError: it is no Python function but a builtin",
+        ),
     ],
 )
 def test_what_cannot_be_traced_at_all_is_one_sentence(node, embedded, own, path, sentence):
@@ -132,3 +150,25 @@ def test_what_cannot_be_traced_at_all_is_one_sentence(node, embedded, own, path,
 def test_a_missing_inputs_file(node, embedded, tmp_path):
     with pytest.raises(UsageError, match="No file"):
         blockers(node, embedded, "mine:traces", inputs=tmp_path / "none.py")
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("", "TypeError: inputs.py defines no function inputs()."),
+        ("inputs = 3", "TypeError: inputs.py defines no function inputs()."),
+        ("def inputs(): raise OSError('no data')", "OSError: no data."),
+        ("import sys; sys.exit()", "SystemExit: ."),
+        ("def inputs(:", "SyntaxError: invalid syntax (inputs.py, line 1)."),
+        (
+            "import torch\ndef inputs(): return torch.ones(4)",
+            "TypeError: inputs() in inputs.py has to give a tuple of arguments, not a Tensor.",
+        ),
+        ("def inputs(): pass", "has to give a tuple of arguments, not a NoneType."),
+    ],
+)
+def test_inputs_that_will_not_do_are_one_sentence(node, embedded, own, code, sentence):
+    own.write_text(code)
+    with pytest.raises(UsageError) as caught:
+        blockers(node, embedded, "mine:traces", inputs=own)
+    assert "\n" not in str(caught.value) and str(caught.value).endswith(sentence)

@@ -45,6 +45,19 @@ def workbook(*args, **env):
         (["run", "-p", "repeats=2020-99-99"], "cannot be read as a value"),
         (["run", "-p", f"seed={2**40}"], "an integer from 0 to 2147483648 is allowed"),
         (["exec", "--", ""], "Cannot run ''"),
+        (["exec", "--stack", "embeded", "--", "true"], "did you mean embedded?"),
+        (["exec", "--patch-level", "x", "--", "true"], "Invalid value for '--patch-level'"),
+        (["patch", "show", "--", "-1"], "No patch level -1"),
+        (["patch", "show", "x"], "Invalid value for 'N'"),
+        (["patch", "verify", "2", "--stack", "embeded"], "did you mean embedded?"),
+        (["blockers", "flashinfer.fp4_quantise"], "did you mean flashinfer.fp4_quantize?"),
+        (["blockers", "flashinfer.fp4_quantize", "--arch", "sm99"], "No architecture 'sm99'"),
+        (["blockers", "flashinfer.fp4_quantize", "--stack", "embeded"], "did you mean embedded?"),
+        (["blockers", "mine:quantize"], "Give its arguments: --inputs FILE"),
+        (["blockers", "mine.quantize", "--inputs", __file__], "is not MODULE:FUNCTION."),
+        (["blockers", "mine:quantize", "--inputs", str(Path(__file__).parent)], "No file "),
+        (["matrix", "--stacks", "embeded"], "did you mean embedded?"),
+        (["run", "--campaign", "matrix"], "matrices over versions are kept there"),
     ],
 )
 def test_bad_arguments_end_with_2_and_a_sentence(tmp_path, args, sentence):
@@ -53,6 +66,59 @@ def test_bad_arguments_end_with_2_and_a_sentence(tmp_path, args, sentence):
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+ASKS_A_PROBE = [
+    ("trace", "flashinfer.fp4_quantize"),
+    ("blockers", "flashinfer.fp4_quantize"),
+    ("matrix",),
+    ("patch", "show", "2"),
+    ("patch", "verify", "4"),
+]
+
+
+@pytest.mark.parametrize("args", [*ASKS_A_PROBE, ("exec", "--", "true")], ids=" ".join)
+def test_a_flashinfer_that_is_not_there_is_named_with_the_way_to_get_it(tmp_path, args):
+    done = workbook(*args, WORKBOOK_STACKS=str(tmp_path / "none"), WORKBOOK_RUNS=str(tmp_path / "runs"))
+    assert done.returncode == 2, done.stderr
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith("workbook: FlashInfer 0.6.3 is not on node local (looked in ")
+    assert sentence.endswith("Run: workbook stack create embedded --flashinfer 0.6.3")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("version", ["2.8.1", "1.13.0a0+git5af1"])
+@pytest.mark.parametrize("args", ASKS_A_PROBE, ids=" ".join)
+def test_a_torch_that_is_too_old_is_named(embedded, tmp_path, args, version):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(f"'A stub of torch.'\n__version__ = {version!r}\n")
+    done = workbook(*args, PYTHONPATH=str(tmp_path), WORKBOOK_RUNS=str(tmp_path / "runs"))
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        f"workbook: torch {version} is too old: the workbook knows torch 2.9 and newer."
+    )
+
+
+def test_a_probe_that_starts_where_nothing_can_be_written_and_nothing_can_be_read(embedded):
+    """A working directory that is not ours, standard input closed, and a PYTHONPATH with spaces."""
+    folder = Path("/sys")
+    command = 'exec "$0" patch verify 2 <&-'
+    done = subprocess.run(
+        ["sh", "-c", command, WORKBOOK],
+        cwd=folder if folder.is_dir() else "/",
+        env=os.environ | {"PYTHONPATH": "/no such/folder of mine:"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "get_fp4_quantization_module: as in FlashInfer" in done.stdout
+
+
+@pytest.mark.parametrize("close", ["| head -1", ">&-"])
+def test_a_reader_that_leaves_is_no_failure_to_tell(close):
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" patch list {close}', WORKBOOK], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
 
 
 def test_exec_hands_on_status_arguments_and_level(tmp_path):

@@ -1,6 +1,7 @@
 """A matrix: what it spans is checked before anything runs, and what was kept of it is whole or refused."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from workbook.cli import app
 from workbook.commands.matrix import WORD_WIDTH, lines
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.probe import check_flashinfer
-from workbook.paths import ROOT
+from workbook.paths import OVERLAY, PROBES, ROOT
 from workbook.types import MatrixCell, MatrixRequest, ProcessState, Stack, Status
 
 FP4, MM = "flashinfer.fp4_quantize", "flashinfer.mm_fp4"
@@ -211,3 +212,48 @@ def test_a_cell_is_a_line_whatever_is_in_it(cells):
     table = list(lines(cells))
     assert [len(line.splitlines()) for line in table] == [1] * (len(cells) + 1)
     assert "\x1b" not in "".join(table)
+
+
+# The probe's cells, with one of these functions in place of the trace.
+CELLS_THAT_END = """
+import json, os, signal, struct, sys, time
+import matrix
+
+def hangs(connection, *cell):
+    time.sleep(600)
+
+def dies(connection, *cell):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def dies_half_way(connection, *cell):
+    os.write(connection.fileno(), struct.pack("!i", 1000) + b"the first words")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def answers(connection, *cell):
+    connection.send({"ended": None, "seconds": 1.0})
+
+matrix.CELL_TIMEOUT_S = 1
+found = []
+for function in (hangs, dies, dies_half_way, answers):
+    matrix.trace_into = function
+    cells = matrix.Cells([[function.__name__, "cold"]], {})
+    cells.start()
+    while cells.running:
+        found += cells.ended()
+print(json.dumps(found))
+"""
+
+
+def test_a_cell_that_hangs_or_dies_is_one_answer_like_any_other():
+    done = subprocess.run(
+        [sys.executable, "-c", CELLS_THAT_END],
+        env=os.environ | {"PYTHONPATH": f"{OVERLAY}{os.pathsep}{PROBES}"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    dead = {"process_state": "cold", "ended": "crashed", "message": "exit status -9"}
+    assert json.loads(done.stdout) == [
+        {"entry": "hangs", "process_state": "cold", "ended": "timeout", "message": "ran longer than 1 s"},
+        {"entry": "dies"} | dead,
+        {"entry": "dies_half_way"} | dead,
+        {"entry": "answers", "process_state": "cold", "ended": None, "seconds": 1.0},
+    ]

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from workbook.boundary.entries import ENTRIES
 from workbook.boundary.levels import LEVELS
 from workbook.commands.console import ArchOption, JsonOption, NodeOption, err, out
-from workbook.errors import UsageError
+from workbook.errors import UsageError, WorkbookError
 from workbook.node.connect import connect
 from workbook.report.text import one_line
 from workbook.stacks import checked_version
@@ -19,6 +19,7 @@ from workbook.types import MatrixCell, MatrixRequest
 
 ALL_ENTRIES = "all"
 WORD_WIDTH = 100  # characters in the table; the records have the whole text
+GO_ON = "To go on: workbook matrix --resume"
 ALL_LEVELS = ",".join(str(each.level) for each in LEVELS)
 
 
@@ -66,8 +67,12 @@ def matrix(
                 ),
             )
     except KeyboardInterrupt:
-        err.print("workbook: interrupted; what was traced is kept. To go on: workbook matrix --resume")
+        err.print(f"workbook: interrupted; what was traced is kept. {GO_ON}")
         raise typer.Exit(130) from None
+    except WorkbookError as error:
+        if error.hint or isinstance(error, UsageError):
+            raise
+        raise WorkbookError(error.message, f"What was traced is kept. {GO_ON}") from error
     cells = sealed.records("cells", MatrixCell)
     if as_json:
         print(json.dumps([one.model_dump(mode="json") for one in cells], indent=1))
@@ -114,7 +119,9 @@ def _word(cell: MatrixCell) -> str:
 
 def lines(cells: list[MatrixCell]) -> Iterator[str]:
     """A line a cell, in columns as wide as their widest word: a table that grep and awk can read."""
-    rows = [("torch", "flashinfer", "entry", "level", "process", "status", "seconds", "operation", "blamed")]
+    rows: list[tuple[str, ...]] = [
+        ("torch", "flashinfer", "entry", "level", "process", "status", "seconds", "operation", "blamed")
+    ]
     rows += [
         (
             one.torch,
