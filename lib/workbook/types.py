@@ -181,8 +181,9 @@ class MatrixCell(Record):
 class ValueOutcome(Record):
     """Level 4 against the bare call on a real GPU: values bit for bit on poisoned outputs, the fake's shapes, the cost.
 
-    `unwritten` is, for each output, the share of bytes that no kernel wrote. Costs are microseconds of host time of an
-    eager call over the bare call; None where they were not asked for.
+    `unwritten` is, for each output, the share of bytes that no kernel wrote. Costs are microseconds of host time over
+    the bare call: `overhead_us` through the operator, as a graph calls it that is not captured; `eager_overhead_us` by
+    the patched name, which calls the operator only where something traces. None where they were not measured.
     """
 
     entry: str
@@ -196,6 +197,7 @@ class ValueOutcome(Record):
     equal: bool | None = None
     repeatable: bool | None = None
     bare_us_p50: float | None = None
+    eager_overhead_us_p50: float | None = None
     overhead_us_p10: float | None = None
     overhead_us_p50: float | None = None
     overhead_us_p90: float | None = None

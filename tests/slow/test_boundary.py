@@ -19,6 +19,7 @@ from workbook.paths import OVERLAY
 
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(OVERLAY))
+from torch._subclasses.fake_tensor import FakeTensorMode
 from workbook_overlay.boundary import Boundary, number
 
 pytestmark = pytest.mark.slow
@@ -34,7 +35,7 @@ def bounded(function, **row):
 
 
 def opaque(function, **row):
-    """The operator's replacement, on CPU tensors, with the function itself as its fake."""
+    """What calls the operator, on CPU tensors, with the function itself as its fake."""
     boundary, name, operators = bounded(function, **row), f"operator{next(NUMBERS)}", []
     for overload in ("", ".out") if "out" in row else ("",):
         LIBRARY.define(name + overload + boundary.schema(bool(overload)))
@@ -42,7 +43,7 @@ def opaque(function, **row):
         LIBRARY.impl(name + overload, body, "CPU")
         torch.library.register_fake(f"workbook_test::{name}{overload}", body, lib=LIBRARY)
         operators.append(getattr(getattr(torch.ops.workbook_test, name), overload[1:] or "default"))
-    return boundary.replacement(*operators)
+    return boundary.through(*operators)
 
 
 class Layout(enum.Enum):
@@ -198,7 +199,8 @@ def test_each_planned_object_is_found_by_its_number():
 
 @pytest.mark.parametrize("function", [with_enum, with_either, with_config, with_more, keyword_only, with_out])
 def test_the_replacement_keeps_signature_name_and_attributes(function):
-    replaced = opaque(function, **({"out": "out"} if function is with_out else {}))
+    row = {"out": "out"} if function is with_out else {}
+    replaced = bounded(function, **row).replacement(opaque(function, **row))
 
     def shape(one):
         return [(name, each.kind, each.default) for name, each in inspect.signature(one).parameters.items()]
@@ -237,6 +239,19 @@ def test_all_of_it_traces_to_one_operator(call, args):
     assert torch.equal(torch.stack(list(found)), torch.stack(list(expected)))
 
 
+@pytest.mark.parametrize(
+    ("function", "args", "options"),
+    [(with_enum, (X, Layout.SWIZZLED), {}), (keyword_only, (X,), {"by": 3.0}), (with_more, (X, 1, 2), {})],
+)
+def test_the_replacement_hands_on_what_it_was_given_to_the_function_or_the_operator(function, args, options):
+    replaced = bounded(function).replacement(lambda *args, **kwargs: ("operator", args, kwargs))
+    assert torch.equal(replaced(*args, **options), function(*args, **options))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        called, handed, _ = replaced(*args, **options)
+    assert called == "operator" and handed[: len(args)] == args
+    assert torch.compile(replaced, fullgraph=True, backend="eager")(*args, **options)[0] == "operator"
+
+
 SEEN = []
 
 
@@ -262,3 +277,42 @@ def test_plain_values_cross_unchanged_and_defaults_are_the_functions_own(values,
     SEEN.clear()
     PLAIN(X, *values[:given_number])
     assert [(values[:given_number] + (True, 7, 1e-6, "auto", None)[given_number:])] == SEEN
+
+
+def adds(x, by: int = 1):
+    adds.calls += 1
+    return x + by
+
+
+adds.calls = 0
+
+
+def test_an_eager_call_is_the_functions_own_and_a_traced_one_the_operators():
+    adds.calls = 0
+    through = opaque(adds)
+    replaced = bounded(adds).replacement(through)
+    assert torch.equal(replaced(X, by=2), X + 2) and adds.calls == 1
+    assert replaced.__dict__ is adds.__dict__
+    graphs = []
+
+    def backend(graph, _inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    assert torch.equal(torch.compile(replaced, fullgraph=True, backend=backend)(X), X + 1)
+    (called,) = [node.target for node in graphs[0].graph.nodes if node.op == "call_function"]
+    assert called.namespace == "workbook_test"
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(function.namespace)
+            return function(*args, **kwargs or {})
+
+    seen = []
+    with Seen():
+        replaced(X)
+    with FakeTensorMode() as mode:
+        assert replaced(mode.from_tensor(X)).shape == (4,)
+    assert seen == ["workbook_test"]

@@ -226,8 +226,8 @@ class Boundary:
         names = {"_function": function, "_listed": listed, "_planned": PLANNED}
         return self._compile(f"def body({given}):\n    {call}\n", names)["body"]
 
-    def replacement(self, operator: Callable, operator_out: Callable | None = None) -> Callable:
-        """A function with the original's signature and attributes that calls the operator."""
+    def through(self, operator: Callable, operator_out: Callable | None = None) -> Callable:
+        """A function with the original's signature that calls the operator."""
         lines = [f"def {self.function.__name__}({self._parameters()}):"]
         for name in self.left_behind:
             variadic = self.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
@@ -253,7 +253,36 @@ class Boundary:
             "_refuse": self._refuse,
             "_single": single,
         }
-        made = self._compile("\n".join(lines) + "\n", names)[self.function.__name__]
+        return self._compile("\n".join(lines) + "\n", names)[self.function.__name__]
+
+    def replacement(self, through: Callable) -> Callable:
+        """What takes the function's name, with its signature and attributes: the operator where something traces.
+
+        An eager call goes to the installed function as before, so that it does not pay for the boundary.
+
+        Args:
+            through: what calls the operator.
+        """
+        handed = ", ".join(
+            f"*{name}"
+            if one.kind is inspect.Parameter.VAR_POSITIONAL
+            else f"{name}={name}"
+            if one.kind is inspect.Parameter.KEYWORD_ONLY
+            else name
+            for name, one in self.signature.parameters.items()
+        )
+        source = (
+            f"def {self.function.__name__}({self._parameters()}):\n"
+            f"    if _is_compiling() or _dispatch_modes():\n        return _through({handed})\n"
+            f"    return _function({handed})\n"
+        )
+        names = {
+            "_function": self.function,
+            "_through": through,
+            "_is_compiling": torch.compiler.is_compiling,
+            "_dispatch_modes": torch._C._len_torch_dispatch_stack,  # fake tensors, other tracers
+        }
+        made = self._compile(source, names)[self.function.__name__]
         made.__doc__, made.__module__ = self.function.__doc__, self.function.__module__
         made.__dict__ = self.function.__dict__  # shared: FlashInfer keeps a call's chosen backend there
         return made

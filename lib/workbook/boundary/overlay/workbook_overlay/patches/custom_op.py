@@ -88,4 +88,8 @@ def patched_source(name, source):
     """The installed function stays, as the operator's body; what calls the operator takes its name."""
     kept = source.replace(f"def {name.rpartition('.')[2]}(", "def original(", 1)
     defined = [line.strip() for line in inspect.getsource(opaque).splitlines() if "_LIBRARY" in line]
-    return kept + "\n\n" + "\n".join([*defined, f"{name} = boundary.replacement(*operators)", ""])
+    return (
+        kept
+        + "\n\n"
+        + "\n".join([*defined, f"{name} = boundary.replacement(boundary.through(*operators))", ""])
+    )
