@@ -16,6 +16,7 @@ from workbook import matrices, store
 from workbook.boundary import diagnosis
 from workbook.boundary.matrix import key
 from workbook.boundary.trace import TraceRequest, trace_all
+from workbook.node.probe import run_probe
 from workbook.types import MatrixCell, MatrixRequest, ProcessState, Status
 
 pytestmark = pytest.mark.slow
@@ -223,3 +224,17 @@ def test_an_entry_that_this_flashinfer_lacks_is_not_supported_here(
     for one in parsed(done.stdout):
         assert one.status is Status.NOT_SUPPORTED_HERE
         assert one.message == "AttributeError: module 'flashinfer' has no attribute 'fp4_quantize'"
+
+
+def test_a_new_process_for_each_cell_as_with_a_gpu_answers_the_same(node, embedded, uninterrupted):
+    answers = []
+    asked = {"arch": "sm120", "start": "spawn", "cells": [[FP4, "cold"], [FP4, "warm"]]}
+    run_probe(
+        node, embedded, "matrix.py", [json.dumps(asked)], timeout_s=300, patch_level=1,
+        on_stderr=lambda line: answers.append(json.loads(line[5:])) if line.startswith("cell ") else None,
+    )  # fmt: skip
+    forked = {one.process_state: one for one in parsed(uninterrupted[0]) if one.patch_level == 1}
+    assert len(answers) == len(forked) == 2
+    for one in answers:
+        told = diagnosis.fields(one["error"])
+        assert told["operation"] == forked[one["process_state"]].operation

@@ -2,8 +2,9 @@
 
     PYTHONPATH=<overlay>:<FlashInfer's folder> python -P matrix.py '{"arch": "sm120", "cells": [[ENTRY, STATE], ...]}'
 
-This process imports torch, Dynamo and FlashInfer once and calls nothing of FlashInfer; each cell is a fork of it, as
-fresh as a process that has just imported them, at a fraction of the time. CUDA is never initialised before a fork.
+Without a GPU this process imports torch, Dynamo and FlashInfer once and calls nothing of FlashInfer; each cell is a fork
+of it, as fresh as a process that has just imported them, at a fraction of the time. With a GPU each cell is a new
+process (`start`: spawn), since Dynamo initialises CUDA, which does not survive a fork.
 """
 
 import json
@@ -19,12 +20,18 @@ from workbook_overlay.answer import answer, spec
 CELL_TIMEOUT_S = 240
 
 
-def trace_into(connection, entry: str, state: str, declared: dict) -> None:
-    """In the child: trace one cell and send the answer, or why the call cannot even be made."""
+def trace_into(connection, entry: str, state: str, arch: str, declared: dict | None) -> None:
+    """In the child: trace one cell and send the answer, or why the call cannot even be made.
+
+    Args:
+        declared: what was declared before the fork; None in a new process, which has to declare it.
+    """
     from workbook_overlay.call import resolve
+    from workbook_overlay.declare import declare_gpu
     from workbook_overlay.tracing import trace_entry
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent alone writes lines
+    declared = declared or declare_gpu(arch)
     try:
         resolve(entry)
     except (ImportError, AttributeError) as error:  # not in this FlashInfer
@@ -45,14 +52,15 @@ def without_answer(status: str, message: str) -> dict:
 class Cells:
     """The cells that run now, at most one a core."""
 
-    def __init__(self, cells: list, declared: dict) -> None:
-        self.waiting, self.running, self.declared = list(cells), {}, declared
-        self.context = multiprocessing.get_context("fork")
+    def __init__(self, cells: list, arch: str, declared: dict | None) -> None:
+        self.waiting, self.running = list(cells), {}
+        self.arch, self.declared = arch, declared
+        self.context = multiprocessing.get_context("fork" if declared else "spawn")
 
     def start(self) -> None:
         entry, state = self.waiting.pop(0)
         ours, theirs = self.context.Pipe(duplex=False)
-        child = self.context.Process(target=trace_into, args=(theirs, entry, state, self.declared))
+        child = self.context.Process(target=trace_into, args=(theirs, entry, state, self.arch, self.declared))
         child.start()
         theirs.close()
         self.running[ours] = (child, entry, state, time.monotonic() + CELL_TIMEOUT_S)
@@ -78,20 +86,26 @@ class Cells:
         return {"entry": entry, "process_state": state, **found}
 
 
-def matrix(asked: dict) -> dict:
+def imported_once(arch: str) -> dict:
+    """Import what every fork needs; what was declared."""
     from workbook_overlay.declare import declare_gpu
 
-    # asks the driver without initialising CUDA, which would not survive a fork
-    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    declared = declare_gpu(asked["arch"])
+    declared = declare_gpu(arch)
     import flashinfer  # noqa: F401
     import torch
 
     # What Dynamo imports at its first trace is imported once, here, rather than in every child.
     torch.compile(torch.sin, backend="eager")(torch.zeros(1))
     torch._dynamo.reset()
+    return declared
 
-    cells = Cells(asked["cells"], declared)
+
+def matrix(asked: dict) -> dict:
+    import torch
+
+    start = asked.get("start") or ("spawn" if torch.cuda.is_available() else "fork")
+    declared = imported_once(asked["arch"]) if start == "fork" else None
+    cells = Cells(asked["cells"], asked["arch"], declared)
     while cells.waiting or cells.running:
         while cells.waiting and len(cells.running) < (os.cpu_count() or 1):
             cells.start()
