@@ -205,6 +205,22 @@ class ValueOutcome(Record):
     versions: dict[str, str] = {}
 
 
+class Provenance(Record):
+    """Where a recording comes from: never shown as if it ran now."""
+
+    date: str
+    hardware: str
+    versions: str
+    made_by: str
+    commit: str
+    note: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """For a caption."""
+        return f"Recorded on {self.date}, {self.hardware}; {self.versions}"
+
+
 class Blocker(Traced):
     """One layer of `blockers`: what stopped the trace, and how it was passed to reach the next.
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workbook import catalog
+from workbook import catalog, recorded
+from workbook.boundary.entries import ENTRIES
+from workbook.errors import UsageError, WorkbookError
 from workbook.paths import DATA, LOCKS, NOTEBOOKS, ROOT
 from workbook.types import LaunchProfile, Node, Stack, Status, TraceOutcome
 
@@ -121,11 +123,34 @@ def test_data_and_code_name_no_folder_of_one_machine():
     assert DATA.is_dir()
 
 
-def test_recorded_outcomes_still_load_and_carry_their_provenance():
-    for folder in (DATA / "recorded").iterdir():
-        assert (folder / "README.md").is_file() and (folder / "snapshot.json").is_file()
-        outcomes = [
-            TraceOutcome.model_validate(one) for one in json.loads((folder / "outcomes.json").read_text())
-        ]
-        assert {one.patch_level for one in outcomes if one.status is Status.OK} == {4}
-        assert all(one.versions["torch"] for one in outcomes)
+def test_every_recording_loads_and_carries_its_provenance():
+    folders = sorted(path.name for path in (DATA / "recorded").iterdir())
+    assert {"20261130-h200-boundary", recorded.MATRIX, recorded.VALUES} <= set(folders)
+    assert all((DATA / "recorded" / name / "README.md").is_file() for name in folders)
+
+    folder = DATA / "recorded" / "20261130-h200-boundary"
+    assert (folder / "snapshot.json").is_file()
+    outcomes = [TraceOutcome.model_validate(one) for one in json.loads((folder / "outcomes.json").read_text())]
+    assert {one.patch_level for one in outcomes if one.status is Status.OK} == {4}
+    assert all(one.versions["torch"] for one in outcomes)
+
+    told, cells = recorded.matrix()
+    assert told.date and told.hardware and told.commit
+    assert {one.status for one in cells if one.patch_level == 4} == {Status.OK}
+    assert len({one.torch for one in cells}) == 4 and len({one.flashinfer for one in cells}) == 8
+    assert {one.entry for one in cells} == {one.path for one in ENTRIES}
+
+    told, values = recorded.values()
+    assert told.date and "H200" in told.hardware
+    untouched = {one.entry for one in values if one.unwritten and max(one.unwritten) == 1.0}
+    assert untouched == {one.entry for one in values if one.status is Status.WRONG_OUTPUT}
+    assert "flashinfer.fp4_quantize" in untouched
+
+
+def test_a_recording_that_is_not_there_or_damaged_is_one_sentence(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"No recording 'nothing'; known: "):
+        recorded.matrix("nothing")
+    (tmp_path / "recorded" / "broken").mkdir(parents=True)
+    monkeypatch.setattr(recorded, "DATA", tmp_path)
+    with pytest.raises(WorkbookError, match=r"data/recorded/broken is damaged\. Get it anew"):
+        recorded.provenance("broken")

@@ -17,6 +17,7 @@ _CLASS_METHOD = re.compile(
     r"call_method UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\) (?P<name>\w+)"
 )
 _OBJECT_METHOD = re.compile(r"call_method UserDefinedObjectVariable\((?P<owner>\w+)\) (?P<name>\w+)")
+_CALLED_OBJECT = re.compile(r"\Aobject=(?:\w+\.)*(?P<owner>\w+)\Z")  # torch 2.14
 _CLASS_CALL = re.compile(r"call_function UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\)")
 _FUNCTION = re.compile(r"<function (?P<name>\S+) at 0x[0-9a-f]+>|\AFunction: (?P<bare>\S+)\Z")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -50,7 +51,10 @@ def status(error: dict[str, Any] | None) -> Status:
         return Status.OK
     if _NO_GPU.search(error["message"]):
         return Status.NOT_SUPPORTED_HERE
-    if "torch.compiler.disable" in (error["gb_type"] or ""):
+    kind = (
+        error["gb_type"] or error["message"].partition("\n")[0]
+    )  # torch 2.9 has the kind in the message only
+    if "torch.compiler.disable" in kind:
         return Status.GRAPH_BREAK
     return Status.DYNAMO_UNSUPPORTED if error["type"].startswith("torch._dynamo.exc.") else Status.CRASHED
 
@@ -78,6 +82,8 @@ def _named(context: str) -> str:
         return ".".join(part for part in (skipped["module"], skipped["name"]) if part)
     if method := _CLASS_METHOD.search(context) or _OBJECT_METHOD.search(context):
         return f"{method['owner'].rpartition('.')[2]}.{method['name']}"
+    if called := _CALLED_OBJECT.search(context):
+        return f"{called['owner']}.__call__"
     if call := _CLASS_CALL.search(context):
         return call["owner"]
     if function := _FUNCTION.search(context):

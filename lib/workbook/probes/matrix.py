@@ -2,8 +2,8 @@
 
     PYTHONPATH=<overlay>:<FlashInfer's folder> python -P matrix.py '{"arch": "sm120", "cells": [[ENTRY, STATE], ...]}'
 
-Without a GPU this process imports torch, Dynamo and FlashInfer once and calls nothing of FlashInfer; each cell is a fork
-of it, as fresh as a process that has just imported them, at a fraction of the time. With a GPU each cell is a new
+Without a GPU this process imports torch, Dynamo and FlashInfer once and calls nothing of FlashInfer; each cell is a
+fork of it, as fresh as a process that has just imported them, at a fraction of the time. With a GPU each cell is a new
 process (`start`: spawn), since Dynamo initialises CUDA, which does not survive a fork.
 """
 
