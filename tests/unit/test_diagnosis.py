@@ -79,6 +79,14 @@ def test_the_chain_is_whole_and_tells_no_folder_of_this_machine():
         ),
         ("<function fp4_quantize at 0x7fb61f5e31a0>", "fp4_quantize"),
         ("Function: fp4_quantize", "fp4_quantize"),
+        ("object=ffi.Function", "Function.__call__"),  # torch 2.14
+        ("Attempted SETUP_WITH/BEFORE_WITH on UserDefinedObjectVariable(RLock)", "RLock.__enter__"),
+        (
+            "Attempted SETUP_WITH/BEFORE_WITH/LOAD_SPECIAL on "
+            "LazyVariableTracker(realized: UserDefinedObjectVariable(lock))",
+            "lock.__enter__",
+        ),
+        ("builtin open [<class 'torch._dynamo.variables.x'>] False", "open"),
         ("something new at 0x7fb61f5e31a0 of Dynamo's", "something new of Dynamo's"),
     ],
 )
@@ -88,6 +96,27 @@ def test_forms_of_the_debug_context(context, operation):
 
 def test_no_break_id_in_older_versions():
     assert diagnosis.break_id("Unsupported: call to a skipped function") is None
+
+
+def test_a_disabled_function_is_a_graph_break_where_only_the_message_tells():
+    message = "Skip calling `torch.compiler.disable()`d function\n  Explanation: x"  # torch 2.9
+    error = {"type": "torch._dynamo.exc.Unsupported", "gb_type": None, "message": message, "stack": []}
+    assert diagnosis.status(error) is Status.GRAPH_BREAK
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "PyTorch is not linked with support for cuda devices",
+        "Torch not compiled with CUDA enabled",
+        "RuntimeError: PyTorch was compiled without CUDA support",
+        "Found no NVIDIA driver on your system",
+        "RuntimeError: Cannot re-initialize CUDA in forked subprocess",
+    ],
+)
+def test_what_fails_for_want_of_a_gpu_says_nothing_about_the_code(message):
+    error = {"type": "torch._dynamo.exc.Unsupported", "gb_type": None, "message": message, "stack": []}
+    assert diagnosis.status(error) is Status.NOT_SUPPORTED_HERE
 
 
 def test_an_exception_that_is_not_dynamos_is_a_crash():

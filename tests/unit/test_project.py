@@ -130,7 +130,9 @@ def test_every_recording_loads_and_carries_its_provenance():
 
     folder = DATA / "recorded" / "20261130-h200-boundary"
     assert (folder / "snapshot.json").is_file()
-    outcomes = [TraceOutcome.model_validate(one) for one in json.loads((folder / "outcomes.json").read_text())]
+    outcomes = [
+        TraceOutcome.model_validate(one) for one in json.loads((folder / "outcomes.json").read_text())
+    ]
     assert {one.patch_level for one in outcomes if one.status is Status.OK} == {4}
     assert all(one.versions["torch"] for one in outcomes)
 

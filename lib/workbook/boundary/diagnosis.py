@@ -18,11 +18,14 @@ _CLASS_METHOD = re.compile(
 )
 _OBJECT_METHOD = re.compile(r"call_method UserDefinedObjectVariable\((?P<owner>\w+)\) (?P<name>\w+)")
 _CALLED_OBJECT = re.compile(r"\Aobject=(?:\w+\.)*(?P<owner>\w+)\Z")  # torch 2.14
+_WITH = re.compile(r"\AAttempted SETUP_WITH.*UserDefinedObjectVariable\((?P<owner>\w+)\)")
+_BUILTIN = re.compile(r"\Abuiltin (?P<name>\w+) \[")
 _CLASS_CALL = re.compile(r"call_function UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\)")
 _FUNCTION = re.compile(r"<function (?P<name>\S+) at 0x[0-9a-f]+>|\AFunction: (?P<bare>\S+)\Z")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _NO_GPU = re.compile(
-    r"not linked with support for cuda|not compiled with CUDA|no NVIDIA driver|driver version is insufficient"
+    r"not linked with support for cuda|not compiled with CUDA|compiled without CUDA support"
+    r"|no NVIDIA driver|driver version is insufficient"
     r"|dummy base class _cuda|Cannot re-initialize CUDA|DeclaredProperties' object has no attribute"
 )
 _EXPLANATION_END = re.compile(
@@ -74,14 +77,19 @@ def operation(message: str) -> str | None:
     if found is None or not found[1].strip():
         return "Tensor.data_ptr" if "Cannot access data pointer" in message else None
     context = found[1].strip()
-    return _named(context)[:OPERATION_LIMIT]
+    return named(context)[:OPERATION_LIMIT]
 
 
-def _named(context: str) -> str:
+def named(context: str) -> str:
+    """The operation that a debug context names; a name stays what it is."""
     if skipped := _SKIPPED.search(context):
         return ".".join(part for part in (skipped["module"], skipped["name"]) if part)
     if method := _CLASS_METHOD.search(context) or _OBJECT_METHOD.search(context):
         return f"{method['owner'].rpartition('.')[2]}.{method['name']}"
+    if entered := _WITH.search(context):
+        return f"{entered['owner']}.__enter__"
+    if builtin := _BUILTIN.search(context):
+        return builtin["name"]
     if called := _CALLED_OBJECT.search(context):
         return f"{called['owner']}.__call__"
     if call := _CLASS_CALL.search(context):
