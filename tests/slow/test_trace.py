@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -171,3 +172,11 @@ def test_the_overlay_alone_changes_no_output():
         check=True,
     )
     assert (done.stdout, done.stderr) == ("[1]\n", "")
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there is a GPU here")
+def test_level_2_outside_a_trace_says_that_it_needs_a_gpu(embedded):
+    command = [WORKBOOK, "exec", "--patch-level", "2", "--", "python", "-c", "import flashinfer"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "patch jit-loading: needs a GPU" in done.stderr.splitlines()[-1]

@@ -7,6 +7,7 @@ import re
 import torch
 
 from workbook_overlay.kernels import do_nothing, stand_in
+from workbook_overlay.patches import PatchRefused
 
 NAME = "jit-loading"
 LOADED = {}
@@ -17,7 +18,13 @@ def get_fp4_quantization_module(backend: str = "100"):
 
 
 def replace(module, originals):
-    major, minor = torch.cuda.get_device_capability()
+    try:
+        major, minor = torch.cuda.get_device_capability()
+    except (AssertionError, RuntimeError) as error:
+        raise PatchRefused(
+            f"patch {NAME}: needs a GPU, since it loads the kernel when FlashInfer is imported ({error}); "
+            "nothing was patched"
+        ) from None
     backend = f"{major}{minor}"
     # Set by a trace on a machine where no kernel can be built; a server never sets it.
     load = load_stand_in if os.environ.get("WORKBOOK_STAND_IN_KERNELS") == "1" else call
