@@ -172,3 +172,13 @@ def test_inputs_that_will_not_do_are_one_sentence(node, embedded, own, code, sen
     with pytest.raises(UsageError) as caught:
         blockers(node, embedded, "mine:traces", inputs=own)
     assert "\n" not in str(caught.value) and str(caught.value).endswith(sentence)
+
+
+def test_other_rows_of_the_table_have_a_list_of_their_own(node, embedded):
+    norm = blockers(node, embedded, "flashinfer.rmsnorm")
+    assert norm[-1].status is Status.OK and len(norm) > 5
+    assert {one.operation for one in norm} >= {"posix.stat", "Function.__call__", "Tensor.data_ptr"}
+    attention = blockers(node, embedded, "flashinfer.BatchDecodeWithPagedKVCacheWrapper.run")
+    assert attention[0].operation == "Function.__call__" and "run_batch_decode" in attention[0].blamed
+    assert any("planned on CPU tensors" in one for one in attention[-1].stand_ins)
+    assert all("Passed.opaque" not in (one.operation or "") for one in attention)

@@ -128,9 +128,11 @@ def load_call(asked: dict, stand_ins: list):
         return function, tuple(inputs), nullcontext(), nullcontext(), False
     from torch._subclasses.fake_tensor import FakeTensorMode
     from workbook_overlay import entries
+    from workbook_overlay.planned import bound_without_gpu
 
     row = entries.row(asked["entry"])
-    function, mode = resolve(row["path"]), FakeTensorMode()
+    mode = FakeTensorMode()
+    function = bound_without_gpu(row, stand_ins) if "planned" in row else resolve(row["path"])
     if kwargs := row.get("kwargs"):
         function = functools.partial(function, **kwargs)
     with mode:

@@ -49,6 +49,8 @@ def through_meta():
     import torch
     from torch.overrides import TorchFunctionMode
 
+    from workbook_overlay.passing import holds_tensor
+
     def is_cuda(value):
         return isinstance(value, torch.Tensor) and value.is_cuda
 
@@ -63,8 +65,6 @@ def through_meta():
                 return function(*args, **kwargs)
             moved = {name: to_meta(one) for name, one in kwargs.items()}
             answer = function(*map(to_meta, args), **moved)
-            return (
-                like(answer, given[0].device) if isinstance(answer, torch.Tensor | tuple | list) else answer
-            )
+            return like(answer, given[0].device) if holds_tensor(answer) else answer
 
     return ThroughMeta()

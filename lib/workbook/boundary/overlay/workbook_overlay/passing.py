@@ -117,6 +117,8 @@ class Passed:
         def call(*args, **kwargs):
             return wrapped(*args, **kwargs)
 
+        # where the node itself cannot be run, that is what stops the trace, under the function's name
+        call.__name__, call.__qualname__ = seen.code.co_name, seen.code.co_qualname
         node = torch._dynamo.allow_in_graph(call)
         self._exchange(seen.code, lambda name: node, "return {name}({{call}})")
 
