@@ -1,0 +1,62 @@
+"""The descriptions under data/: nodes, stacks, launch profiles."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from workbook.types.base import CaptureMode, Record
+
+
+class Node(Record):
+    """Where processes run. Only `local` exists so far; ssh is to come. `stack` is what its own Python has."""
+
+    name: str
+    kind: Literal["local"] = "local"
+    python: str | None = None
+    stack: str = "embedded"
+    env: dict[str, str] = Field(default_factory=dict)
+
+
+class DiskUse(Record):
+    """Disk that an environment takes once it is made, and at most while it is made; GB of 10^9 bytes."""
+
+    installed_gb: float = Field(gt=0)
+    peak_gb: float = Field(gt=0)
+    measured: str
+
+
+class Stack(Record):
+    """A named, locked set of versions. `full` and `minimal` are absent where the size was never measured."""
+
+    name: str
+    torch: str
+    flashinfer: str
+    sglang: str
+    purpose: str
+    full: DiskUse | None = None
+    minimal: DiskUse | None = None
+
+
+class LaunchProfile(Record):
+    """What a server is launched with: the intent, not yet the flags of one SGLang version."""
+
+    name: str
+    description: str
+    model: str
+    load_format: Literal["auto", "dummy"] = "auto"
+    device: Literal["cpu", "cuda"] = "cuda"
+    tp: int = Field(default=1, ge=1)
+    quantization: str | None = None
+    attention_backend: str | None = None
+    moe_runner: str | None = None
+    nsa_decode_backend: str | None = None
+    nsa_prefill_backend: str | None = None
+    capture_mode: CaptureMode = CaptureMode.DECODE_GRAPHS
+    memory_fraction: float | None = Field(default=None, gt=0, le=1)
+    extra_flags: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    concurrencies: tuple[int, ...]
+    input_tokens: int = Field(ge=1)
+    output_tokens: int = Field(ge=1)
+    requests_per_slot: int = Field(default=4, ge=1)
+    note: str = ""
