@@ -13,7 +13,7 @@ from workbook.types import MatrixCell, ProcessState, Provenance, Status, ValueOu
 def where_it_stops(
     cells: Sequence[MatrixCell], provenance: Provenance, entry: str, state: ProcessState = ProcessState.WARM
 ) -> Table:
-    """One entry point: a row for each level and each run of FlashInfer versions that end alike, a column a torch.
+    """One entry point: a row for each level and each run of versions that end alike, of FlashInfer, then of torch.
 
     Args:
         state: whose cells are shown; a server is warm when it captures.
@@ -25,14 +25,27 @@ def where_it_stops(
     for level in sorted({one.patch_level for one in chosen}):
         versions = _sorted({one.flashinfer for one in chosen if one.patch_level == level})
 
-        def ending(version: str, level: int = level) -> tuple[tuple[str, ...], ...]:
+        def endings(version: str, level: int = level) -> tuple[tuple[str, ...], ...]:
             return tuple(_ending(found.get((level, version, torch))) for torch in torches)
 
-        for _, alike in groupby(versions, ending):
+        for _, alike in groupby(versions, endings):
             run = list(alike)
-            span = run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}"
-            rows.append((str(level), span, *(_stop(found.get((level, run[0], torch))) for torch in torches)))
-    columns = ("level", "FlashInfer", *(f"torch {torch.partition('+')[0]}" for torch in torches))
+
+            def ending(torch: str, level: int = level, first: str = run[0]) -> tuple[str, ...]:
+                return _ending(found.get((level, first, torch)))
+
+            for _, same in groupby(torches, ending):
+                of_torch = list(same)
+                one = found.get((level, run[0], of_torch[0]))
+                rows.append(
+                    (
+                        str(level),
+                        _span(run),
+                        _span([each.partition("+")[0] for each in of_torch]),
+                        *_stop(one),
+                    )
+                )
+    columns = ("level", "FlashInfer", "torch", "status", "stops at", "in")
     return Table(columns, tuple(rows), f"{entry}, {state} process. {provenance.sentence}")
 
 
@@ -49,7 +62,7 @@ def by_entry(cells: Sequence[MatrixCell], provenance: Provenance) -> Table:
         status = Status.OK if opaque and passed == len(opaque) else Status.DYNAMO_UNSUPPORTED
         rows.append(
             (
-                Cell(entry, code=True),
+                Cell(_short(entry), code=True),
                 Cell(", ".join(stops), code=True),
                 Cell(f"{passed} of {len(opaque)}", glyph=LOOKS[status].glyph, tone=LOOKS[status].tone),
             )
@@ -62,10 +75,10 @@ def on_a_gpu(found: Sequence[ValueOutcome], provenance: Provenance) -> Table:
     """Level 4 against the bare call on a real GPU."""
     rows = tuple(
         (
-            Cell(one.entry, code=True),
+            Cell(_short(one.entry), code=True),
             status_cell(one.status, hint=one.message),
             _unwritten(one),
-            "–" if one.equal is None else ("equal" if one.equal else "differ"),
+            _equality(one),
             one.bare_us_p50,
             _cost(one),
         )
@@ -87,14 +100,29 @@ def _function(cell: MatrixCell) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-def _stop(cell: MatrixCell | None) -> Cell:
+def _span(versions: list[str]) -> str:
+    return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+
+
+def _stop(cell: MatrixCell | None) -> tuple[Cell, Cell, Cell]:
     if cell is None:
-        return Cell("–")
-    look = LOOKS[cell.status]
-    if cell.status is Status.OK or not cell.operation:
-        return status_cell(cell.status, hint=cell.message)
-    where = f" in {_function(cell)}" if _function(cell) else ""
-    return Cell(f"{cell.operation}{where}", glyph=look.glyph, tone=look.tone, hint=cell.blamed or "")
+        return Cell("–"), Cell("–"), Cell("–")
+    return (
+        status_cell(cell.status, hint=cell.message),
+        Cell(cell.operation or "–", code=bool(cell.operation)),
+        Cell(_function(cell) or "–", code=bool(_function(cell)), hint=cell.blamed or ""),
+    )
+
+
+def _short(entry: str) -> str:
+    return entry.removeprefix("flashinfer.")
+
+
+def _equality(one: ValueOutcome) -> str:
+    """Nothing to compare where nothing was written: two poisons are equal too."""
+    if one.equal is None or 1.0 in one.unwritten:
+        return "–"
+    return "equal" if one.equal else "differ"
 
 
 def _unwritten(one: ValueOutcome) -> str:
