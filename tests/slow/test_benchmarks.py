@@ -1,0 +1,19 @@
+"""The benchmarks run; what they measure is for reading, not for asserting."""
+
+import subprocess
+import sys
+
+import pytest
+
+from workbook.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in (ROOT / "benchmarks").glob("*.py")))
+def test_a_benchmark_ends_with_a_ratio_to_its_rival(script, embedded):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "of the bare call" in done.stdout.splitlines()[-1]
