@@ -1,6 +1,7 @@
 """Fixtures that every test can use. Nothing a test does touches the checkout's own runs or reports."""
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ from workbook.node.probe import flashinfer_dir
 from workbook.types import Stack
 
 BIN = Path(sys.executable).parent
+
+# A shell that puts the tests in the background has them ignore SIGINT, and what they start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
