@@ -236,7 +236,7 @@ matrix.CELL_TIMEOUT_S = 1
 found = []
 for function in (hangs, dies, dies_half_way, answers):
     matrix.trace_into = function
-    cells = matrix.Cells([[function.__name__, "cold"]], {})
+    cells = matrix.Cells([[function.__name__, "cold"]], "sm120", {"declared": "before the fork"})
     cells.start()
     while cells.running:
         found += cells.ended()
