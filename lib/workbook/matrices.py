@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from workbook import catalog, store
 from workbook.boundary.matrix import Group, key, keys, plan, trace_group, without
 from workbook.errors import UsageError, WorkbookError
+from workbook.exclusive import held
 from workbook.node import snapshot
 from workbook.node.base import NodeConnection
 from workbook.paths import runs_dir
@@ -78,7 +79,7 @@ def fill(
     """
     groups = _plan(node, request)
     order = {one: number for number, one in enumerate(one for group in groups for one in keys(group))}
-    with store.held(run.raw / _REQUEST, f"Matrix {run.id} is being made by another process.", "Wait for it."):
+    with held(run.raw / _REQUEST, f"Matrix {run.id} is being made by another process.", "Wait for it."):
         cells = kept_cells(run.raw / _CELLS)
         if any(key(cell) not in order for cell in cells):
             raise WorkbookError(

@@ -1,16 +1,14 @@
 """What was measured elsewhere or earlier and is kept in data/recorded, each with its provenance."""
 
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
 from pydantic import TypeAdapter, ValidationError
 
 from workbook.errors import UsageError, WorkbookError
 from workbook.paths import DATA
-from workbook.types import MatrixCell, Provenance, Record, ValueOutcome
+from workbook.types import MatrixCell, Provenance, ValueOutcome
 
-R = TypeVar("R", bound=Record)
 MATRIX = "20261130-matrix"
 VALUES = "20261130-h200-values"
 
@@ -24,7 +22,10 @@ def matrix(name: str = MATRIX) -> tuple[Provenance, list[MatrixCell]]:
     """
     frame = pd.read_parquet(_folder(name) / "cells.parquet").astype(object)
     rows = frame.where(frame.notna(), None).to_dict("records")
-    return provenance(name), _checked(list[MatrixCell], rows, name)
+    try:
+        return provenance(name), TypeAdapter(list[MatrixCell]).validate_python(rows)
+    except ValidationError as error:
+        raise _damaged(name) from error
 
 
 def values(name: str = VALUES) -> tuple[Provenance, list[ValueOutcome]]:
@@ -60,13 +61,6 @@ def _folder(name: str) -> Path:
         known = ", ".join(sorted(path.name for path in (DATA / "recorded").glob("*/")))
         raise UsageError(f"No recording {name!r};", f"known: {known}.")
     return folder
-
-
-def _checked(kind: type[list[R]], rows: object, name: str) -> list[R]:
-    try:
-        return TypeAdapter(kind).validate_python(rows)
-    except ValidationError as error:
-        raise _damaged(name) from error
 
 
 def _damaged(name: str) -> WorkbookError:

@@ -4,7 +4,6 @@ An environment is built in its place, since its scripts name their folder, and m
 A FlashInfer folder is built beside its place and renamed.
 """
 
-import fcntl
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,8 @@ from packaging.version import InvalidVersion, Version
 
 from workbook import catalog
 from workbook.disk import Kind, check_disk, size_gb
-from workbook.errors import UsageError, WorkbookError
+from workbook.errors import UsageError
+from workbook.exclusive import held
 from workbook.node.base import NodeConnection
 from workbook.node.pip import pip_install, run_logged
 from workbook.node.probe import READY, flashinfer_dir, stack_dir
@@ -222,13 +222,8 @@ def _half_made(folder: Path) -> Iterator[None]:
 def _alone() -> Iterator[None]:
     """No other process makes or removes stacks meanwhile; the lock ends with this process."""
     stacks_dir().mkdir(parents=True, exist_ok=True)
-    with (stacks_dir() / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise WorkbookError(
-                f"Another `workbook stack` is at work in {stacks_dir()}.", "Run this when it is done."
-            ) from None
+    busy = f"Another `workbook stack` is at work in {stacks_dir()}."
+    with held(stacks_dir() / ".lock", busy, "Run this when it is done."):
         yield
 
 

@@ -4,7 +4,6 @@
     run.json  env.json  raw/  <table>.parquet  <records>.json  notebook.ipynb  notebook.html
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +19,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from workbook.errors import UsageError, WorkbookError
+from workbook.exclusive import held
 from workbook.paths import runs_dir
 from workbook.types import SCHEMA_VERSION, EnvSnapshot, Record, RunRecord, Status
 
@@ -68,21 +68,6 @@ def locked(campaign: str) -> Iterator[None]:
     folder = make_folder(runs_dir() / campaign, RUNS_HINT)
     busy = f"Campaign {campaign} is being run by another process."
     with held(folder / ".lock", busy, "Wait for it, or give --campaign NAME."):
-        yield
-
-
-@contextmanager
-def held(path: Path, busy: str, hint: str) -> Iterator[None]:
-    """Within the block no other process holds this file; its content stays as it is.
-
-    Raises:
-        WorkbookError: another one does: `busy` and `hint` say so.
-    """
-    with path.open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise WorkbookError(busy, hint) from None
         yield
 
 

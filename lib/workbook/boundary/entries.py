@@ -11,6 +11,7 @@ ENTRIES = tuple(
     for row in json.loads((OVERLAY / "workbook_overlay" / "entries.json").read_text())
 )
 
+ALL = "all"
 ARCHS = ("sm90", "sm100", "sm103", "sm110", "sm120", "sm121")
 
 
@@ -25,6 +26,11 @@ def entry(path: str) -> Entry:
         hint = nearest(path, rows, f"known: {', '.join(rows)}.", 0.4)
         raise UsageError(f"No entry point {path!r};", hint)
     return rows[path]
+
+
+def paths(*named: str) -> list[str]:
+    """Entry points by name; `all` alone is every row of the table."""
+    return [row.path for row in ENTRIES] if named == (ALL,) else list(named)
 
 
 def check_arch(arch: str) -> str:

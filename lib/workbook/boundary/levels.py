@@ -37,7 +37,7 @@ LEVELS = (
     PatchLevel(
         level=4,
         name="custom-op",
-        changes="the quantizer is an opaque torch.library operator with a right fake",
+        changes="each call of the entry table is an opaque torch.library operator with a right fake",
         expected="passes",
         patches=("custom_op",),
     ),

@@ -8,15 +8,13 @@ import typer
 
 from workbook import catalog
 from workbook.boundary.blockers import blockers as find_blockers
-from workbook.boundary.entries import ENTRIES
+from workbook.boundary.entries import ALL, ENTRIES, paths
 from workbook.boundary.trace import TraceRequest
 from workbook.boundary.trace import trace as trace_call
 from workbook.boundary.values import compare_values
 from workbook.commands.console import ArchOption, JsonOption, LevelOption, NodeOption, StackOption, err, out
 from workbook.node.connect import connect
 from workbook.types import ProcessState, Stack, Status, TraceOutcome, ValueOutcome
-
-ALL_ENTRIES = "all"
 
 
 def trace(
@@ -63,15 +61,14 @@ def blockers(
 
 
 def values(
-    entry: Annotated[str, typer.Argument(help="An entry point, or all.")] = ALL_ENTRIES,
+    entry: Annotated[str, typer.Argument(help="An entry point, or all.")] = ALL,
     stack: StackOption = "embedded",
     node: NodeOption = "local",
     as_json: JsonOption = False,
 ) -> None:
     """Level 4 against the bare call on the node's GPU: values bit for bit on poisoned outputs, and the cost."""
-    paths = [one.path for one in ENTRIES] if entry == ALL_ENTRIES else [entry]
     tell = (lambda one: None) if as_json else _print_values
-    found = compare_values(connect(node), catalog.load(Stack, stack), paths, on_done=tell)
+    found = compare_values(connect(node), catalog.load(Stack, stack), paths(entry), on_done=tell)
     if as_json:
         print(json.dumps([one.model_dump(mode="json") for one in found], indent=1))
 

@@ -8,7 +8,7 @@ import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from workbook.boundary.entries import ENTRIES
+from workbook.boundary.entries import ENTRIES, paths
 from workbook.boundary.levels import LEVELS
 from workbook.commands.console import ArchOption, JsonOption, NodeOption, err, out
 from workbook.errors import UsageError, WorkbookError
@@ -17,7 +17,6 @@ from workbook.report.text import one_line
 from workbook.stacks import checked_version
 from workbook.types import MatrixCell, MatrixRequest
 
-ALL_ENTRIES = "all"
 WORD_WIDTH = 100  # characters in the table; the records have the whole text
 GO_ON = "To go on: workbook matrix --resume"
 ALL_LEVELS = ",".join(str(each.level) for each in LEVELS)
@@ -93,12 +92,11 @@ def _refuse_others(context: typer.Context) -> None:
 
 
 def _request(stacks: str, flashinfer: str, entries: str, levels: str, arch: str, node: str) -> MatrixRequest:
-    paths = [one.path for one in ENTRIES] if entries == ALL_ENTRIES else _words(entries)
     try:
         return MatrixRequest(
             stacks=_words(stacks),
             flashinfer=tuple(map(checked_version, _words(flashinfer))),
-            entries=tuple(paths),
+            entries=tuple(paths(*_words(entries))),
             levels=_words(levels),  # type: ignore[arg-type]  # pydantic reads the numbers
             arch=arch,
             node=node,

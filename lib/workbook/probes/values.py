@@ -87,6 +87,7 @@ class Call:
     def results(self, function, byte: int) -> list:
         """What a call gives, or changes: tensors, on outputs that held a poison."""
         import torch
+        from workbook_overlay.boundary import listed
 
         inputs = self.inputs()
         torch.manual_seed(SEED)
@@ -99,13 +100,10 @@ class Call:
         return listed(given)
 
 
-def listed(given) -> list:
-    return [] if given is None else list(given) if isinstance(given, tuple | list) else [given]
-
-
 def compare(call: Call) -> dict:
     """The operator's values against the bare call's, its fake's shapes, and what the kernel left unwritten."""
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from workbook_overlay.boundary import listed
     from workbook_overlay.call import make_inputs, shapes
 
     bare = [call.results(call.bare, byte) for byte in POISONS]
@@ -157,9 +155,8 @@ def cost(call: Call) -> dict:
         return call.operator(*inputs, **call.kwargs)
 
     inputs = call.inputs()
-    for _ in range(
-        WARM_UP_CALLS
-    ):  # a processor that has just been waiting for a kernel's build is slow at first
+    # a processor that has just been waiting for a kernel's build is slow at first
+    for _ in range(WARM_UP_CALLS):
         bare(*inputs)
     found = overheads(bare, [name, operator], inputs, torch.cuda.synchronize)
     by_name, through = found["overheads"]

@@ -153,13 +153,6 @@ class ValueOutcome(Record):
     versions: dict[str, str] = Field(default_factory=dict)
 
 
-class TensorInput(Record):
-    """An example input of an entry point: dtype as torch names it, shape in elements."""
-
-    dtype: str
-    shape: tuple[int, ...]
-
-
 class Entry(Record):
     """An entry point that can be traced: a row of the table that the overlay reads on the node (entries.json)."""
 
@@ -175,12 +168,6 @@ class Entry(Record):
     mutates: tuple[str, ...] = ()
     out: str | None = None
     random: bool = False
-
-    @property
-    def inputs(self) -> tuple[TensorInput, ...]:
-        """The arguments that are tensors."""
-        tensors = [one for one in self.args if isinstance(one, dict) and "shape" in one]
-        return tuple(TensorInput(dtype=one["dtype"], shape=one["shape"]) for one in tensors)
 
 
 class PatchLevel(Record):

@@ -143,18 +143,18 @@ class Shadow:
     def _copy(self, function: types.FunctionType) -> types.FunctionType:
         names = self._globals.setdefault(id(function.__globals__), dict(function.__globals__))
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
-        copy = types.FunctionType(
+        copied = types.FunctionType(
             function.__code__, names, function.__name__, function.__defaults__, cells or None
         )
-        copy.__kwdefaults__ = function.__kwdefaults__
-        copy.__dict__.update(function.__dict__)
-        self._functions[id(function)] = copy  # before what it calls: functions call each other
+        copied.__kwdefaults__ = function.__kwdefaults__
+        copied.__dict__.update(function.__dict__)
+        self._functions[id(function)] = copied  # before what it calls: functions call each other
         for ours, theirs in zip(cells, function.__closure__ or (), strict=True):
             ours.cell_contents = self.of(theirs.cell_contents)
         for name in names_used(function.__code__):
             if name in function.__globals__:
                 names[name] = self.of(function.__globals__[name])
-        return copy
+        return copied
 
 
 def names_used(code: types.CodeType) -> set[str]:
