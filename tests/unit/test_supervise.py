@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,17 @@ def test_an_orphan_of_an_ended_command_is_ended_too(tmp_path):
         )
     assert supervisor.wait(15) == 0
     assert not is_running(int(Path(out).read_text()))
+
+
+def test_each_line_is_stamped_with_its_arrival_also_one_that_a_carriage_return_ends() -> None:
+    script = "import sys, time\nfor n in range(3): print(n, end='\\r', flush=True); time.sleep(0.2)\nprint('no end', end='')"
+    lifeline, held = os.pipe()
+    done = subprocess.run(
+        [*SUPERVISE[:-1], "--stamp", "--", sys.executable, "-c", script],
+        stdin=lifeline, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    os.close(lifeline), os.close(held)
+    stamps, words = zip(*(line.split(" ", 1) for line in done.stdout.splitlines()), strict=True)
+    times = [datetime.fromisoformat(one) for one in stamps]
+    assert words == ("0", "1", "2", "no end")
+    assert all(b - a >= timedelta(seconds=0.15) for a, b in pairwise(times[:3]))

@@ -1,6 +1,7 @@
 """The protocol of a node. Whatever touches torch, sglang or flashinfer runs behind it, as a process of its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -53,6 +54,37 @@ class NodeConnection(Protocol):
         """The Python that has the node's torch and sglang."""
         ...
 
+    @property
+    def probes(self) -> Path:
+        """The folder of the probes, on the node."""
+        ...
+
+    @property
+    def overlay(self) -> Path:
+        """The folder of the overlay, on the node."""
+        ...
+
+    @property
+    def stacks(self) -> Path:
+        """Where the node keeps stacks, FlashInfer folders, tiny models and caches."""
+        ...
+
+    def place(self, local: Path) -> Path:
+        """Where a file of this machine has its counterpart on the node; the same path on a local one."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Whether the node has such a file or folder."""
+        ...
+
+    def free_port(self) -> int:
+        """A TCP port of the node's loopback interface that nothing listens on at the moment."""
+        ...
+
+    def reach(self, port: int) -> AbstractContextManager[str]:
+        """A URL by which this machine reaches a port of the node's loopback interface, inside the block."""
+        ...
+
     def run(
         self,
         argv: Sequence[str],
@@ -69,9 +101,21 @@ class NodeConnection(Protocol):
         ...
 
     def start(
-        self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, grace_s: float = 10.0
+        self,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        grace_s: float = 10.0,
+        stamped: bool = False,
     ) -> Process:
-        """Start it with standard output and error going to `log`."""
+        """Start it with standard output and error going to `log`, a file of this machine.
+
+        Args:
+            grace_s: seconds between SIGTERM and SIGKILL when it is stopped.
+            stamped: every line, also one that ends in a carriage return, begins with its UTC time of arrival on the
+                node: `2026-11-30T16:40:01.123Z `.
+        """
         ...
 
     def put(self, local: Path, remote: Path) -> None:

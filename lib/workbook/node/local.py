@@ -3,20 +3,21 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import psutil
 
 from workbook.node.base import Completed
-from workbook.paths import PROBES
+from workbook.paths import OVERLAY, PROBES, stacks_dir
 from workbook.types import Node
 
 POLL_S = 0.1
@@ -36,8 +37,10 @@ class LocalProcess:
         stdout: IO[Any],
         stderr: IO[Any],
         grace_s: float,
+        stamped: bool = False,
     ) -> None:
-        supervised = [sys.executable, "-I", "-S", str(PROBES / "supervise.py"), "--grace", str(grace_s), "--"]
+        supervised = [sys.executable, "-I", "-S", str(PROBES / "supervise.py"), "--grace", str(grace_s)]
+        supervised += ["--stamp", "--"] if stamped else ["--"]
         self.log = stdout.name
         self.grace_s = grace_s
         self._tag: str | None = uuid.uuid4().hex
@@ -101,10 +104,42 @@ class LocalConnection:
 
     @property
     def python(self) -> str:
+        if self.node.venv:
+            return str(Path(self.node.venv) / "bin" / "python")
         return self.node.python or sys.executable
 
+    @property
+    def probes(self) -> Path:
+        return PROBES
+
+    @property
+    def overlay(self) -> Path:
+        return OVERLAY
+
+    @property
+    def stacks(self) -> Path:
+        return stacks_dir()
+
+    def place(self, local: Path) -> Path:
+        return local.absolute()
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def free_port(self) -> int:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            return int(listener.getsockname()[1])
+
+    @contextmanager
+    def reach(self, port: int) -> Iterator[str]:
+        yield f"http://127.0.0.1:{port}"
+
     def _env(self, env: Mapping[str, str] | None) -> dict[str, str]:
-        return {**os.environ, **self.node.env, **(env or {})}
+        chosen = (
+            {} if self.node.gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self.node.gpus))}
+        )
+        return {**os.environ, **chosen, **self.node.env, **(env or {})}
 
     def run(
         self,
@@ -139,11 +174,17 @@ class LocalConnection:
             )
 
     def start(
-        self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, grace_s: float = 10.0
+        self,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        grace_s: float = 10.0,
+        stamped: bool = False,
     ) -> LocalProcess:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as out:
-            return LocalProcess(argv, self._env(env), out, out, grace_s)
+            return LocalProcess(argv, self._env(env), out, out, grace_s, stamped)
 
     def put(self, local: Path, remote: Path) -> None:
         _copy(local, remote)

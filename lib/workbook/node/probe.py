@@ -10,7 +10,7 @@ from typing import Any
 
 from workbook.errors import PatchRefusedError, UsageError, WorkbookError
 from workbook.node.base import Completed, NodeConnection
-from workbook.paths import OVERLAY, PROBES, stacks_dir
+from workbook.paths import OVERLAY, stacks_dir
 from workbook.types import Stack
 
 READY = ".ready"  # written into a stack's folder last; without it the stack was never finished
@@ -128,7 +128,7 @@ def run_probe(
         }
         # -P: a probe named trace.py must not stand in the way of the standard library's own
         done = node.run(
-            [python, "-P", str(PROBES / script), *args],
+            [python, "-P", str(node.probes / script), *args],
             timeout_s=timeout_s,
             env=environment,
             on_stderr=on_stderr,

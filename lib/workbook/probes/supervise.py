@@ -1,27 +1,33 @@
 """Run a command so that nothing of it outlives whoever asked for it.
 
-    python -I supervise.py [--grace SECONDS] -- COMMAND [ARG...]
+    python -I supervise.py [--grace SECONDS] [--stamp] -- COMMAND [ARG...]
 
 Standard input is the lifeline: when it closes (the asker ended, was killed, or its connection dropped), or on
 SIGTERM or SIGINT, the command gets SIGTERM, then after the grace period SIGKILL, with every descendant,
 also those that left its process group or whose parent died. The exit status is the command's, 128 + N for signal N.
 A supervisor that is itself killed takes the command along; what is below that, its asker has to end.
+With --stamp each line of the command's output, one that ends in a carriage return as well, begins with its UTC time of
+arrival and ends in a newline: `2026-11-30T16:40:01.123Z Capturing batches ...`.
 Standard library only: it runs on the node, by whatever Python is there.
 """
 
 import ctypes
 import functools
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.05
+ENDS = re.compile(rb"\r?\n|\r")
+LONGEST_LINE = 1 << 20  # bytes
 
 
 def prctl(option: int, value: int) -> None:
@@ -90,12 +96,41 @@ def end_all(grace_s: float) -> None:
     reap()
 
 
+def stamp(source: int, target: int) -> None:
+    """Copy lines from one file descriptor to another until its end, each with its time of arrival before it."""
+    pending = b""
+    while chunk := os.read(source, 65536):
+        *lines, pending = ENDS.split(pending + chunk)
+        if len(pending) > LONGEST_LINE:
+            lines, pending = [*lines, pending], b""
+        write_all(target, stamp_lines(lines))
+    write_all(target, stamp_lines([pending]))
+
+
+def stamp_lines(lines: list[bytes]) -> bytes:
+    """The lines that are not blank, with the time now before each."""
+    now = time.time()
+    prefix = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now % 1 * 1000):03d}Z "
+    return b"".join(prefix.encode() + line + b"\n" for line in lines if line.strip())
+
+
+def write_all(target: int, data: bytes) -> None:
+    """Write to the end; what a full disk cannot take is lost, the command goes on."""
+    while data:
+        try:
+            data = data[os.write(target, data) :]
+        except OSError:
+            return
+
+
 def main(argv: list[str]) -> int:
-    grace_s = 10.0
+    grace_s, stamped = 10.0, False
     if argv[:1] == ["--grace"]:
         grace_s, argv = float(argv[1]), argv[2:]
+    if argv[:1] == ["--stamp"]:
+        stamped, argv = True, argv[1:]
     if argv[:1] != ["--"] or len(argv) < 2:
-        print("usage: supervise.py [--grace SECONDS] -- COMMAND [ARG...]", file=sys.stderr)
+        print("usage: supervise.py [--grace SECONDS] [--stamp] -- COMMAND [ARG...]", file=sys.stderr)
         return 2
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphaned descendants become its children, and so stay findable
     asked_to_stop: list[int] = []
@@ -105,12 +140,18 @@ def main(argv: list[str]) -> int:
         child = subprocess.Popen(
             argv[1:],
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if stamped else None,
+            stderr=subprocess.STDOUT if stamped else None,
             start_new_session=True,
             preexec_fn=functools.partial(die_with, os.getpid()),
         )
     except OSError as error:
         print(f"cannot start {argv[1]}: {error.strerror}", file=sys.stderr)
         return 127
+    stamping = None
+    if child.stdout is not None:
+        stamping = threading.Thread(target=stamp, args=(child.stdout.fileno(), 1), daemon=True)
+        stamping.start()
     lifeline = True
     while child.poll() is None and not asked_to_stop:
         if not lifeline:
@@ -125,6 +166,8 @@ def main(argv: list[str]) -> int:
         except subprocess.TimeoutExpired:
             status = -signal.SIGKILL
     end_all(1.0)
+    if stamping is not None:
+        stamping.join(5.0)  # every writer is gone, so the pipe is at its end
     return status if status >= 0 else 128 - status
 
 

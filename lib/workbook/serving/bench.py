@@ -10,7 +10,6 @@ from typing import Any
 
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.base import NodeConnection, Process
-from workbook.paths import PROBES
 from workbook.serving.launch import server_env
 from workbook.serving.log import new_lines, printable, where
 from workbook.serving.records import parse_point, read_raw
@@ -131,7 +130,7 @@ def follow_client(
     """
     env = server_env(profile, pythonpath=node.node.env.get("PYTHONPATH"))
     env |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-    client = node.start([node.python, "-P", str(PROBES / "bench.py"), str(spec)], log=log, env=env)
+    client = node.start([node.python, "-P", str(node.probes / "bench.py"), str(spec)], log=log, env=env)
     hint = f"Its own words are in {log}; the server's log may say more."
     try:
         for line in client_lines(client, log, server_death):

@@ -55,6 +55,12 @@ def parse_point(
             "It does not belong to this point; measure the point again.",
         )
     samples = latencies_ms(raw)
+    percentiles: dict[str, Any] = {
+        f"{metric}_ms_p{quantile}": _percentile(raw, metric, quantile, samples.get(metric))
+        for metric in METRICS
+        for quantile in PERCENTILES
+        if completed
+    }
     return BenchPoint(
         run_id=run_id,
         label=label,
@@ -66,12 +72,7 @@ def parse_point(
         duration_s=_number(raw, "duration"),
         output_tok_s=_number(raw, "output_throughput"),
         seed=seed,
-        **{
-            f"{metric}_ms_p{quantile}": _percentile(raw, metric, quantile, samples.get(metric))
-            for metric in METRICS
-            for quantile in PERCENTILES
-            if completed
-        },
+        **percentiles,
     )
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.base import NodeConnection
-from workbook.paths import PROBES, stacks_dir
 from workbook.types import LaunchProfile
 
 SIZE = r"(hidden|layers|heads|vocab)=\d+"
@@ -56,9 +55,11 @@ def tiny_model(
     """
     shape = {"hidden": hidden, "layers": layers, "heads": heads, "vocab": vocab}
     name = "-".join(["tiny-llama", *(f"{key}{size}" for key, size in shape.items()), str(FORMAT)])
-    folder = stacks_dir() / "models" / name
+    folder = node.stacks / "models" / name
     options = [part for key, size in shape.items() for part in (f"--{key}", str(size))]
-    done = node.run([node.python, "-P", str(PROBES / "tiny_model.py"), str(folder), *options], timeout_s=120)
+    done = node.run(
+        [node.python, "-P", str(node.probes / "tiny_model.py"), str(folder), *options], timeout_s=120
+    )
     if done.returncode != 0:
         last = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
         if done.returncode == 2:  # how argparse refuses

@@ -18,20 +18,36 @@ from workbook.types.boundary import (
 )
 from workbook.types.catalog import DiskUse, LaunchProfile, Node, Stack
 from workbook.types.runs import SCHEMA_VERSION, EnvSnapshot, Gpu, Provenance, RunRecord
-from workbook.types.serving import BenchPoint, CaptureStep, Piece, ServeOutcome, SplitOutcome, StageOutcome
+from workbook.types.serving import (
+    AccuracyOutcome,
+    Agreement,
+    BenchPoint,
+    CaptureStep,
+    DoctorCheck,
+    GpuSample,
+    Piece,
+    ServeOutcome,
+    SplitOutcome,
+    StageOutcome,
+    SweepEnd,
+)
 
 __all__ = [
     "SCHEMA_VERSION",
+    "AccuracyOutcome",
+    "Agreement",
     "BenchPoint",
     "Blocker",
     "CaptureMode",
     "CaptureStep",
     "Declared",
     "DiskUse",
+    "DoctorCheck",
     "Entry",
     "EnvSnapshot",
     "Frame",
     "Gpu",
+    "GpuSample",
     "Lane",
     "LaunchProfile",
     "MatrixCell",
@@ -52,6 +68,7 @@ __all__ = [
     "Stage",
     "StageOutcome",
     "Status",
+    "SweepEnd",
     "TraceOutcome",
     "Traced",
     "ValueOutcome",

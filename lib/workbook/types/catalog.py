@@ -1,20 +1,41 @@
 """The descriptions under data/: nodes, stacks, launch profiles."""
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workbook.types.base import CaptureMode, Record
 
 
 class Node(Record):
-    """Where processes run. Only `local` exists so far; ssh is to come. `stack` is what its own Python has."""
+    """Where processes run.
+
+    Args:
+        host: for kind `ssh`: ssh://[user@]host[:port], where host may be an alias of ~/.ssh/config.
+        python: the Python that has torch and sglang; a path on the node. `venv` names its environment instead.
+        work: a folder on the node for what the workbook puts there; on a local node its own folders serve.
+        stack: what its own Python has.
+        env: added to the environment of everything that runs there.
+        gpus: indices of those that may be used; all of them where left out.
+    """
 
     name: str
-    kind: Literal["local"] = "local"
+    kind: Literal["local", "ssh"] = "local"
+    host: str | None = None
     python: str | None = None
+    venv: str | None = None
+    work: str | None = None
     stack: str = "embedded"
     env: dict[str, str] = Field(default_factory=dict)
+    gpus: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (self.kind == "ssh") != (self.host is not None):
+            raise ValueError("host belongs to a node of kind ssh, and such a node needs one")
+        if self.python and self.venv:
+            raise ValueError("give python or venv, not both")
+        return self
 
 
 class DiskUse(Record):

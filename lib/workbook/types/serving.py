@@ -1,5 +1,7 @@
 """What a server and its capture did: pieces, captured shapes, benchmark points, the stages reached."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from workbook.types.base import CaptureMode, Record, Stage, Status
@@ -49,7 +51,16 @@ class CaptureStep(Record):
 
 
 class BenchPoint(Record):
-    """One repeat of one benchmark point. Percentiles are None where the client gives none."""
+    """One repeat of one benchmark point. Percentiles are None where the client gives none.
+
+    Args:
+        failed: requests that did not come back.
+        short: requests that came back with fewer output tokens than were asked for.
+        clients: processes that the load was spread over.
+        client_cpu: CPU time of the busiest of them over wall time; near 1 it is the client that was measured.
+        server_tok_s: output tokens/s by the server's own counter over the same time.
+        caveat: why the point does not say what it seems to, such as a saturated client; empty where nothing is known.
+    """
 
     run_id: str
     label: str
@@ -67,16 +78,98 @@ class BenchPoint(Record):
     itl_ms_p90: float | None = None
     itl_ms_p99: float | None = None
     seed: int
+    short: int = Field(default=0, ge=0)
+    clients: int = Field(default=1, ge=1)
+    client_cpu: float | None = None
+    server_tok_s: float | None = None
+    caveat: str = ""
+
+
+class SweepEnd(Record):
+    """Why the repeats of one point ended: `precise` (the interval is narrow enough), or a budget was spent.
+
+    Args:
+        half_width: half the 95 % interval of mean output tokens/s over that mean; None from too few repeats.
+    """
+
+    label: str
+    concurrency: int
+    repeats: int
+    half_width: float | None
+    ended_by: Literal["precise", "repeats spent", "time spent"]
+
+
+class Agreement(Record):
+    """How alike two runs of the same prompts at temperature 0 are.
+
+    Args:
+        equal_share: tokens that are equal, position by position, over all positions.
+        first_divergence: for each prompt the first position that differs; None where all are equal.
+        max_logprob_diff: largest difference of the log-probabilities of equal tokens before the first divergence.
+    """
+
+    name: str
+    prompts: int
+    tokens: int
+    equal_share: float = Field(ge=0, le=1)
+    first_divergence: tuple[int | None, ...]
+    max_logprob_diff: float | None = None
+
+
+class AccuracyOutcome(Record):
+    """The gate: the candidate against the baseline, with the baseline's own run-to-run noise as the yardstick."""
+
+    baseline: str
+    candidate: str
+    status: Status
+    reason: str
+    noise: tuple[Agreement, ...]
+    compared: tuple[Agreement, ...]
+
+
+class GpuSample(Record):
+    """One GPU at one moment, by NVML. `throttled` names the reasons for which its clock was held down."""
+
+    time_s: float
+    gpu: int
+    utilization_percent: float | None = None
+    memory_gb: float | None = None
+    power_w: float | None = None
+    sm_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    throttled: tuple[str, ...] = ()
+
+
+class DoctorCheck(Record):
+    """One thing that a run needs of a node: what was found, what is needed, and what to do where that is missing."""
+
+    name: str
+    verdict: Literal["ok", "warning", "failed", "not applicable"]
+    found: str
+    needed: str = ""
+    remedy: str = ""
 
 
 class ServeOutcome(Record):
-    """A server's life: the command that ran, when it was ready, how it ended."""
+    """A server's life: the command that ran, when it was ready, what it captured, how it ended.
+
+    Args:
+        capture_s: seconds from the first captured size to the last one, over all ranks and phases; None without any.
+        graph_memory_gb: GPU memory that the graphs took, as the log tells it; the largest of the ranks.
+        left_behind: what was still there after the stop (a process, its port, GPU memory); empty when nothing was.
+    """
 
     profile: str
     status: Status
     command: str
+    label: str = ""
+    patch_level: int = 0
+    sglang: str = ""
     ready_s: float | None = None
+    capture_s: float | None = None
+    graph_memory_gb: float | None = None
     peak_rss_gb: float | None = None
+    left_behind: tuple[str, ...] = ()
     reason: str = ""
     decisive_line: str = ""
     line_number: int | None = None
