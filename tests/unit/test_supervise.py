@@ -110,7 +110,10 @@ def test_an_orphan_of_an_ended_command_is_ended_too(tmp_path):
 
 
 def test_each_line_is_stamped_with_its_arrival_also_one_that_a_carriage_return_ends() -> None:
-    script = "import sys, time\nfor n in range(3): print(n, end='\\r', flush=True); time.sleep(0.2)\nprint('no end', end='')"
+    script = (
+        "import time\nfor n in range(3): print(n, end='\\r', flush=True); time.sleep(0.2)\n"
+        "print('no end', end='')"
+    )
     lifeline, held = os.pipe()
     done = subprocess.run(
         [*SUPERVISE[:-1], "--stamp", "--", sys.executable, "-c", script],
