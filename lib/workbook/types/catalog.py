@@ -59,7 +59,11 @@ class Stack(Record):
 
 
 class LaunchProfile(Record):
-    """What a server is launched with: the intent, not yet the flags of one SGLang version."""
+    """What a server is launched with: the intent, not yet the flags of one SGLang version.
+
+    Args:
+        side_by_side: two of its servers fit the node's memory at once, so a comparison can alternate point by point.
+    """
 
     name: str
     description: str
@@ -80,4 +84,5 @@ class LaunchProfile(Record):
     input_tokens: int = Field(ge=1)
     output_tokens: int = Field(ge=1)
     requests_per_slot: int = Field(default=4, ge=1)
+    side_by_side: bool = False
     note: str = ""

@@ -40,8 +40,9 @@ class SplitOutcome(Record):
 
 
 class CaptureStep(Record):
-    """One captured shape, as the server's log tells it."""
+    """One captured shape, as the server's log tells it; `label` is that of its server."""
 
+    label: str = ""
     rank: int
     phase: str
     num_tokens: int
