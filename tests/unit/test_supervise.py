@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -124,3 +124,23 @@ def test_each_line_is_stamped_with_its_arrival_also_one_that_a_carriage_return_e
     times = [datetime.fromisoformat(one) for one in stamps]
     assert words == ("0", "1", "2", "no end")
     assert all(b - a >= timedelta(seconds=0.15) for a, b in pairwise(times[:3]))
+
+
+def test_a_progress_bar_is_stamped_when_it_appears_and_does_not_wait_to_be_overwritten() -> None:
+    script = (
+        "import sys, time\ndef show(text): sys.stderr.write(text); sys.stderr.flush(); time.sleep(0.5)\n"
+        "show('\\r 0/2'); show('\\r 1/2'); show('\\r 2/2\\n'); show('a line'); show(' in two\\n')"
+    )
+    lifeline, held = os.pipe()
+    running = subprocess.Popen(
+        [*SUPERVISE[:-1], "--stamp", "--", sys.executable, "-c", script],
+        stdin=lifeline, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stdout is not None
+    seen = [(datetime.now(UTC), *line.rstrip().split(" ", 1)) for line in running.stdout]
+    os.close(lifeline), os.close(held)
+    running.wait(30)
+    assert [words.strip() for _, _, words in seen] == ["0/2", "1/2", "2/2", "a line in two"]
+    times = [datetime.fromisoformat(stamp) for _, stamp, _ in seen]
+    assert all(b - a >= timedelta(seconds=0.4) for a, b in pairwise(times))
+    assert all(read - at < timedelta(seconds=0.4) for (read, *_), at in zip(seen[:3], times, strict=False))

@@ -28,6 +28,7 @@ PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.05
 ENDS = re.compile(rb"\r?\n|\r")
 LONGEST_LINE = 1 << 20  # bytes
+CHUNK = 65536
 
 
 def prctl(option: int, value: int) -> None:
@@ -97,20 +98,29 @@ def end_all(grace_s: float) -> None:
 
 
 def stamp(source: int, target: int) -> None:
-    """Copy lines from one file descriptor to another until its end, each with its time of arrival before it."""
-    pending = b""
-    while chunk := os.read(source, 65536):
-        *lines, pending = ENDS.split(pending + chunk)
-        if len(pending) > LONGEST_LINE:
-            lines, pending = [*lines, pending], b""
-        write_all(target, stamp_lines(lines))
-    write_all(target, stamp_lines([pending]))
+    """Copy lines from one file descriptor to another until its end, each with the time of its first byte before it.
+
+    What follows a carriage return is a progress bar, written whole: it is not held back until it is overwritten.
+    """
+    pending, began = b"", time.time()
+    while chunk := os.read(source, CHUNK):
+        now = time.time()
+        data = pending + chunk
+        *lines, rest = ENDS.split(data)
+        is_bar = len(chunk) < CHUNK and data[: len(data) - len(rest)].endswith(b"\r")
+        if is_bar or len(rest) > LONGEST_LINE:
+            lines, rest = [*lines, rest], b""
+        if lines:
+            write_all(target, stamp_lines(lines[:1], began if pending else now) + stamp_lines(lines[1:], now))
+        if lines or not pending:
+            began = now
+        pending = rest
+    write_all(target, stamp_lines([pending], began))
 
 
-def stamp_lines(lines: list[bytes]) -> bytes:
-    """The lines that are not blank, with the time now before each."""
-    now = time.time()
-    prefix = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now % 1 * 1000):03d}Z "
+def stamp_lines(lines: list[bytes], at: float) -> bytes:
+    """The lines that are not blank, with a time before each."""
+    prefix = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at % 1 * 1000):03d}Z "
     return b"".join(prefix.encode() + line + b"\n" for line in lines if line.strip())
 
 
