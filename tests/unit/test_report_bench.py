@@ -7,17 +7,10 @@ import pytest
 
 from tests.unit.report_samples import bench
 from workbook.errors import WorkbookError
-from workbook.report.bench import finding, labels_of, ratios, summarise, t_quantile, usable
+from workbook.report.bench import finding, labels_of, ratios, summarise, usable
 
 
-@pytest.mark.parametrize(
-    ("free", "exact"), [(4, 2.7764), (5, 2.5706), (9, 2.2622), (29, 2.0452), (1000, 1.9623)]
-)
-def test_t_quantile_is_that_of_the_tables(free: int, exact: float) -> None:
-    assert t_quantile(free) == pytest.approx(exact, rel=0.003)
-
-
-@pytest.mark.parametrize("change", [{"failed": 1}, {"completed": 99}, {"output_tok_s": 0.0}])
+@pytest.mark.parametrize("change", [{"failed": 1}, {"short": 1}, {"completed": 99}, {"output_tok_s": 0.0}])
 def test_a_repeat_that_lost_something_is_not_averaged(change: dict[str, float]) -> None:
     good, bad = bench({4: [100.0, 102.0]}), bench({4: [900.0]}, **change)
     summary = summarise(pd.concat([good, bad], ignore_index=True))["base"][0]

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, mean, median, stdev
+from statistics import mean, median
 
 import pandas as pd
 
 from workbook.errors import WorkbookError
+from workbook.intervals import half_width
 
-INTERVAL_FROM = 5
-"""Repeats from which on an interval is given."""
 SAME_WITHIN = 0.05
 """Throughputs within this share of each other count as the same in a title."""
 
@@ -36,32 +35,16 @@ class Summary:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % Student t interval of the mean in output tokens/s, or None from too few repeats."""
-        n = len(self.values)
-        if n < INTERVAL_FROM:
-            return None
-        half = t_quantile(n - 1) * stdev(self.values) / n**0.5
-        return mean(self.values) - half, mean(self.values) + half
-
-
-def t_quantile(free: int) -> float:
-    """The 97.5 % quantile of Student's t, within 0.3 % from 4 degrees of freedom on.
-
-    It is the expansion around the normal quantile, Abramowitz and Stegun 26.7.5.
-    """
-    z = NormalDist().inv_cdf(0.975)
-    return (
-        z
-        + (z**3 + z) / (4 * free)
-        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * free**3)
-    )
+        half = half_width(self.values)
+        return None if half is None else (mean(self.values) - half, mean(self.values) + half)
 
 
 def usable(points: pd.DataFrame) -> "pd.Series[bool]":
-    """Which repeats may be averaged: every request came back, and something was generated."""
-    return (
-        (points["failed"] == 0) & (points["completed"] == points["requested"]) & (points["output_tok_s"] > 0)
-    )
+    """Which repeats may be averaged: every request came back whole, and something was generated."""
+    whole = (points["failed"] == 0) & (points["completed"] == points["requested"])
+    if "short" in points:  # not in what was recorded before it was counted
+        whole &= points["short"] == 0
+    return whole & (points["output_tok_s"] > 0)
 
 
 def labels_of(points: pd.DataFrame, baseline: str | None = None) -> list[str]:

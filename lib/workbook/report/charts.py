@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from workbook.report.bench import INTERVAL_FROM, Summary, finding, labels_of, ratios, summarise, usable
+from workbook.intervals import INTERVAL_FROM
+from workbook.report.bench import Summary, finding, labels_of, ratios, summarise, usable
 from workbook.report.figure import Figure, to_svg
 from workbook.report.sheet import WIDTH, drawable, text_width
 from workbook.report.style import SMALLEST_PT, WARN, WHITE, WIDTH_IN, Series, drawing, series

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
-from statistics import mean, median, stdev
+from statistics import mean, median
 
-from workbook.report.bench import INTERVAL_FROM, t_quantile
+from workbook.intervals import half_width
 from workbook.report.style import GOOD, QUIET, WARN
 from workbook.report.tables import Cell, Table
 from workbook.types import BenchPoint
@@ -96,16 +96,14 @@ def _values(points: Sequence[BenchPoint], label: str, concurrency: int, metric: 
 
 def _ratio(metric: str, concurrency: int, base: dict[int, float], other: dict[int, float]) -> Ratio:
     logs = [log(other[repeat] / base[repeat]) for repeat in sorted(base.keys() & other.keys())]
-    n, interval = len(logs), None
-    if n >= INTERVAL_FROM:
-        half = t_quantile(n - 1) * stdev(logs) / n**0.5
-        interval = exp(mean(logs) - half), exp(mean(logs) + half)
+    half = half_width(logs)
+    interval = None if half is None else (exp(mean(logs) - half), exp(mean(logs) + half))
     return Ratio(
         metric,
         concurrency,
         median(base.values()) if base else None,
         median(other.values()) if other else None,
-        n,
+        len(logs),
         exp(mean(logs)) if logs else None,
         interval,
     )
