@@ -1,0 +1,1 @@
+"""What a run needs of a node: facts gathered there by probes, judged here."""

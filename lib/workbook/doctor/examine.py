@@ -1,0 +1,107 @@
+"""From a node to its verdicts: the facts in two probes, the clock by a round trip, then every check."""
+
+import json
+import time
+from typing import Any
+
+from pydantic import ValidationError
+
+from workbook.doctor import gpus, machine, server, toolkit, versions
+from workbook.doctor.check import Asked
+from workbook.doctor.facts import Clock, NodeFacts
+from workbook.errors import UsageError, WorkbookError
+from workbook.node.base import NodeConnection
+from workbook.node.probe import stack_python
+from workbook.report.text import one_line
+from workbook.types import DoctorCheck, LaunchProfile, Stack
+
+LIMIT_S = 60.0
+ROUND_TRIPS = 3
+SHOWN_CHARS = 200
+TELL_TIME = "import time; print(time.time())"
+
+
+def examine(
+    node: NodeConnection, stack: Stack, profile: LaunchProfile | None = None
+) -> tuple[DoctorCheck, ...]:
+    """Check all that a run needs of a node. Nothing on it is changed.
+
+    Args:
+        stack: the versions that it should have.
+        profile: a server that is to run there.
+
+    Raises:
+        UsageError: the stack was not created, or its Python does not start.
+        WorkbookError: a probe failed, or said what cannot be read.
+    """
+    asked = Asked(node.node, stack, versions.read_lock(stack), profile)
+    return judge(gather(node, stack, profile), asked)
+
+
+def judge(facts: NodeFacts, asked: Asked) -> tuple[DoctorCheck, ...]:
+    """Every check, in the order in which they are shown; a pure function of the facts."""
+    return (
+        *(check(facts, asked) for check in (*gpus.CHECKS, *toolkit.CHECKS, *versions.CHECKS)),
+        *(machine.folder(one, asked) for one in facts.folders),
+        *(check(facts, asked) for check in machine.CHECKS),
+        *(server.checks(facts, asked, asked.profile) if asked.profile else ()),
+    )
+
+
+def gather(node: NodeConnection, stack: Stack, profile: LaunchProfile | None) -> NodeFacts:
+    """Ask the node."""
+    python = stack_python(node, stack)
+    clock = compare_clocks(node, python)
+    args = [str(node.stacks), f"--flashinfer={node.stacks / f'flashinfer-python-{stack.flashinfer}'}"]
+    if profile is not None and profile.model.partition(":")[0] != "tiny":
+        args.append(f"--model={profile.model}")
+    said = _ask(node, python, "doctor_gpus.py") | _ask(node, python, "doctor.py", *args)
+    try:
+        return NodeFacts.model_validate({"clock": clock, **said})
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise WorkbookError(
+            f"Node {node.node.name} says of {field} what cannot be: {first['msg']}."
+        ) from error
+
+
+def compare_clocks(node: NodeConnection, python: str) -> Clock:
+    """How far the node's clock is ahead of this machine's, by the quickest of a few round trips.
+
+    The node read its clock somewhere between asking and answer, so half of the round trip is the uncertainty.
+
+    Raises:
+        UsageError: that Python does not start.
+    """
+    found = []
+    for _ in range(ROUND_TRIPS):
+        asked = time.time()
+        done = node.run([python, "-I", "-S", "-c", TELL_TIME], timeout_s=LIMIT_S)
+        answered = time.time()
+        if done.returncode != 0:
+            last = one_line(done.stderr.strip().rpartition("\n")[2], SHOWN_CHARS)
+            raise UsageError(
+                f"The Python {python} of node {node.node.name} does not start: {last or done.returncode}.",
+                f"Name another at python: or venv: in data/nodes/{node.node.name}.yaml.",
+            )
+        unsure = max(answered - asked, 0.0) / 2
+        found.append(Clock(ahead_s=float(done.stdout) - asked - unsure, uncertainty_s=unsure))
+    return min(found, key=lambda clock: clock.uncertainty_s)
+
+
+def _ask(node: NodeConnection, python: str, script: str, *args: str) -> dict[str, Any]:
+    """What one of the probes says. Its environment is the servers' own, since that is what is asked about."""
+    done = node.run([python, "-P", str(node.probes / script), *args], timeout_s=LIMIT_S)
+    if done.timed_out:
+        raise WorkbookError(f"{script} ran longer than {LIMIT_S:.0f} s on {node.node.name} and was stopped.")
+    last = one_line(done.stderr.strip().rpartition("\n")[2], SHOWN_CHARS)
+    if done.returncode != 0:
+        raise WorkbookError(f"{script} failed on {node.node.name} (exit status {done.returncode}): {last}")
+    try:
+        said = json.loads(done.stdout.strip().rpartition("\n")[2])
+    except ValueError as error:
+        raise WorkbookError(f"{script} on {node.node.name} printed no JSON.") from error
+    if not isinstance(said, dict):
+        raise WorkbookError(f"{script} on {node.node.name} printed no JSON object.")
+    return said

@@ -1,0 +1,128 @@
+"""What is installed, against the stack's lock."""
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from workbook.doctor.check import Asked, failed, not_applicable, ok, warning
+from workbook.doctor.facts import NodeFacts
+from workbook.paths import LOCKS
+from workbook.types import DoctorCheck, Stack
+
+FLASHINFER = "flashinfer-python"
+KERNELS = ("sglang-kernel", "sgl-kernel")  # the second up to SGLang 0.5.9
+SHOWN = 5
+
+
+def read_lock(stack: Stack) -> dict[str, str]:
+    """Package -> version of a stack; where it has no lock, what its description names."""
+    lock = LOCKS / f"{stack.name}.txt"
+    pinned = {}
+    for line in lock.read_text().splitlines() if lock.is_file() else ():
+        name, pin, version = line.partition("==")
+        if pin and not name.startswith("#"):
+            pinned[str(canonicalize_name(name))] = version.strip()
+    return pinned | {"torch": stack.torch, FLASHINFER: stack.flashinfer, "sglang": stack.sglang}
+
+
+def same(found: str, locked: str) -> bool:
+    """Whether a version is the locked one; a build's own suffix (+cu130, +cpu) says nothing against it."""
+    try:
+        one, other = Version(found), Version(locked)
+    except InvalidVersion:
+        return found == locked
+    return one == other if other.local else one.public == other.public
+
+
+def torch(facts: NodeFacts, asked: Asked) -> DoctorCheck:
+    found, needed = facts.packages.get("torch"), asked.locked["torch"]
+    if found is None:
+        return failed("torch", "not installed", needed, _install(asked))
+    return _compared("torch", found, needed, asked)
+
+
+def flashinfer(facts: NodeFacts, asked: Asked) -> DoctorCheck:
+    needed = asked.locked[FLASHINFER]
+    in_environment = facts.packages.get(FLASHINFER)
+    if in_environment and "sglang" in facts.packages and not facts.gpus:
+        return failed(
+            FLASHINFER,
+            f"{in_environment}, in the same environment as SGLang",
+            f"{needed} in a folder of its own: without a GPU the server does not start beside it",
+            f"Uninstall it there, and run: workbook stack create {asked.stack.name}",
+        )
+    found = in_environment or facts.flashinfer_folder
+    if found is None:
+        return failed(
+            FLASHINFER,
+            "not installed, and no folder of its own",
+            needed,
+            f"Run: workbook stack create {asked.stack.name} --flashinfer {needed}",
+        )
+    where = "" if in_environment else ", in a folder of its own"
+    return _compared(FLASHINFER, found, needed, asked, where)
+
+
+def sglang(facts: NodeFacts, asked: Asked) -> DoctorCheck:
+    found, needed = facts.packages.get("sglang"), asked.locked["sglang"]
+    if found is None:
+        said = "not installed: no server can be started" + ("" if asked.profile else "; traces work")
+        return (failed if asked.profile else warning)("sglang", said, needed, _install(asked))
+    return _compared("sglang", found, needed, asked)
+
+
+def kernels(facts: NodeFacts, asked: Asked) -> DoctorCheck:
+    name = next((kernel for kernel in KERNELS if kernel in asked.locked), None)
+    if name is None:
+        return not_applicable(
+            KERNELS[0], "not in this lock: the CPU server computes with SGLang's own torch code"
+        )
+    found, needed = facts.packages.get(name), asked.locked[name]
+    if found is None:
+        return (failed if asked.needs_gpu else warning)(name, "not installed", needed, _install(asked))
+    return _compared(name, found, needed, asked)
+
+
+def others(facts: NodeFacts, asked: Asked) -> DoctorCheck:
+    name = "other packages"
+    locked = {
+        package: version
+        for package, version in asked.locked.items()
+        if package not in ("torch", FLASHINFER, "sglang", *KERNELS)
+    }
+    there = {package: facts.packages[package] for package in locked if package in facts.packages}
+    differing = [
+        f"{package} {version} (locked: {locked[package]})"
+        for package, version in sorted(there.items())
+        if not same(version, locked[package])
+    ]
+    said = (
+        f"{len(there) - len(differing)} of {len(locked)} as locked, {len(locked) - len(there)} not installed"
+    )
+    if not differing:
+        return ok(name, said, f"locks/{asked.stack.name}.txt")
+    more = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
+    return warning(
+        name,
+        f"{said}; {', '.join(differing[:SHOWN])}{more}",
+        f"locks/{asked.stack.name}.txt",
+        _install(asked),
+    )
+
+
+def _compared(name: str, found: str, needed: str, asked: Asked, where: str = "") -> DoctorCheck:
+    if same(found, needed):
+        return ok(name, found + where, needed)
+    return warning(name, found + where, f"{needed}, by the lock of stack {asked.stack.name}", _install(asked))
+
+
+def _install(asked: Asked) -> str:
+    """How the locked versions come to the node, or the node to the stack that it has."""
+    own = f"name the stack that it has at stack: in data/nodes/{asked.node.name}.yaml"
+    if asked.stack.name == "embedded":
+        return f"Run make setup, or {own}."
+    if asked.node.kind == "local":
+        return f"Run workbook stack create {asked.stack.name}, or {own}."
+    return f"Install locks/{asked.stack.name}.txt into the node's Python, or {own}."
+
+
+CHECKS = (torch, flashinfer, sglang, kernels, others)
