@@ -85,9 +85,15 @@ class BenchPoint(Record):
     server_tok_s: float | None = None
     caveat: str = ""
 
+    @property
+    def usable(self) -> bool:
+        """Whether it may be averaged: every request came back whole, and something was generated."""
+        whole = not self.failed and not self.short and self.completed == self.requested
+        return whole and self.output_tok_s > 0
+
 
 class SweepEnd(Record):
-    """Why the repeats of one point ended: `precise` (the interval is narrow enough), or a budget was spent.
+    """Why the repeats of one point ended: `precise` (the interval is narrow enough), a budget was spent, or an error.
 
     Args:
         half_width: half the 95 % interval of mean output tokens/s over that mean; None from too few repeats.
@@ -97,7 +103,7 @@ class SweepEnd(Record):
     concurrency: int
     repeats: int
     half_width: float | None
-    ended_by: Literal["precise", "repeats spent", "time spent"]
+    ended_by: Literal["precise", "repeats spent", "time spent", "broken off"]
 
 
 class Agreement(Record):
