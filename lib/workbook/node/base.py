@@ -22,7 +22,10 @@ class Completed:
 
 
 class Process(Protocol):
-    """A started command. It ends with its asker: nothing is left running when this process dies."""
+    """A started command. It ends with its asker: nothing is left running when this process dies.
+
+    Where the connection to its node was lost, `poll`, `wait` and `follow` raise WorkbookError, and `stop` gives 255.
+    """
 
     @property
     def pid(self) -> int: ...
@@ -85,6 +88,15 @@ class NodeConnection(Protocol):
         """A URL by which this machine reaches a port of the node's loopback interface, inside the block."""
         ...
 
+    @property
+    def pythonpath(self) -> str:
+        """The PYTHONPATH that what runs on the node has of its own; empty where it has none."""
+        ...
+
+    def scratch(self) -> AbstractContextManager[Path]:
+        """A private folder on the node, which is gone after the block."""
+        ...
+
     def run(
         self,
         argv: Sequence[str],
@@ -119,7 +131,7 @@ class NodeConnection(Protocol):
         ...
 
     def put(self, local: Path, remote: Path) -> None:
-        """Copy a file or a folder to the node."""
+        """Copy a file or a folder to the node. What links lead to is copied."""
         ...
 
     def get(self, remote: Path, local: Path) -> None:

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import psutil
 
-from workbook.node.base import Completed
+from workbook.node.base import Completed, Process
 from workbook.paths import OVERLAY, PROBES, stacks_dir
 from workbook.types import Node
 
@@ -82,18 +82,7 @@ class LocalProcess:
         return status
 
     def follow(self) -> Iterator[str]:
-        with Path(self.log).open(errors="replace") as lines:
-            pending = ""
-            while True:
-                ended = self.poll() is not None
-                pending += lines.read()
-                *whole, pending = pending.split("\n")
-                yield from whole
-                if ended:
-                    if pending:
-                        yield pending
-                    return
-                time.sleep(POLL_S)
+        return follow_log(Path(self.log), lambda: self.poll() is not None)
 
 
 class LocalConnection:
@@ -135,11 +124,17 @@ class LocalConnection:
     def reach(self, port: int) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
+    @property
+    def pythonpath(self) -> str:
+        return self.node.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="workbook-") as folder:
+            yield Path(folder)
+
     def _env(self, env: Mapping[str, str] | None) -> dict[str, str]:
-        chosen = (
-            {} if self.node.gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self.node.gpus))}
-        )
-        return {**os.environ, **chosen, **self.node.env, **(env or {})}
+        return {**os.environ, **node_env(self.node), **(env or {})}
 
     def run(
         self,
@@ -157,9 +152,7 @@ class LocalConnection:
             started = time.monotonic()
             process = LocalProcess(argv, self._env(env), stdout, stderr, grace_s=5.0)
             try:
-                status = (
-                    _wait(process, timeout_s, stderr, on_stderr) if on_stderr else process.wait(timeout_s)
-                )
+                status = wait_telling(process, timeout_s, stderr, on_stderr)
             finally:
                 final = process.stop()
             stdout.seek(0)
@@ -217,10 +210,34 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def _wait(
-    process: LocalProcess, timeout_s: float, written: IO[str], on_line: Callable[[str], None]
+def node_env(node: Node) -> dict[str, str]:
+    """What a node's description adds to the environment there."""
+    gpus = {} if node.gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, node.gpus))}
+    return gpus | node.env
+
+
+def follow_log(log: Path, has_ended: Callable[[], bool]) -> Iterator[str]:
+    """The lines of a log as they are written, until its writer has ended."""
+    with log.open(errors="replace") as lines:
+        pending = ""
+        while True:
+            ended = has_ended()
+            pending += lines.read()
+            *whole, pending = pending.split("\n")
+            yield from whole
+            if ended:
+                if pending:
+                    yield pending
+                return
+            time.sleep(POLL_S)
+
+
+def wait_telling(
+    process: Process, timeout_s: float, written: IO[str], on_line: Callable[[str], None] | None
 ) -> int | None:
-    """Wait as `LocalProcess.wait` does, and hand over the whole lines of a file meanwhile."""
+    """Wait as `Process.wait` does, and hand over the whole lines of a file meanwhile."""
+    if on_line is None:
+        return process.wait(timeout_s)
     deadline = time.monotonic() + timeout_s
     file, read, pending, status = written.fileno(), 0, b"", None
     while status is None and time.monotonic() < deadline:

@@ -1,6 +1,6 @@
 """Run a command so that nothing of it outlives whoever asked for it.
 
-    python -I supervise.py [--grace SECONDS] [--stamp] -- COMMAND [ARG...]
+    python -I supervise.py [OPTION...] -- COMMAND [ARG...]
 
 Standard input is the lifeline: when it closes (the asker ended, was killed, or its connection dropped), or on
 SIGTERM or SIGINT, the command gets SIGTERM, then after the grace period SIGKILL, with every descendant,
@@ -8,9 +8,11 @@ also those that left its process group or whose parent died. The exit status is 
 A supervisor that is itself killed takes the command along; what is below that, its asker has to end.
 With --stamp each line of the command's output, one that ends in a carriage return as well, begins with its UTC time of
 arrival and ends in a newline: `2026-11-30T16:40:01.123Z Capturing batches ...`.
+Over a network a lifeline may stay open though nobody holds it: --heartbeat wants a byte of it every so often.
 Standard library only: it runs on the node, by whatever Python is there.
 """
 
+import argparse
 import ctypes
 import functools
 import os
@@ -29,6 +31,7 @@ POLL_S = 0.05
 ENDS = re.compile(rb"\r?\n|\r")
 LONGEST_LINE = 1 << 20  # bytes
 CHUNK = 65536
+REPORT_S = 5.0
 
 
 def prctl(option: int, value: int) -> None:
@@ -133,46 +136,71 @@ def write_all(target: int, data: bytes) -> None:
             return
 
 
+def report(word: str, status: int) -> None:
+    """Write the word and the status to standard error, unless nobody reads it: a dead connection takes nothing."""
+    if select.select([], [2], [], REPORT_S)[1]:
+        write_all(2, f"{word} {status}\n".encode())
+
+
+def options(argv: list[str]) -> argparse.Namespace:
+    """The options before `--`."""
+    parser = argparse.ArgumentParser(prog="supervise.py", usage="%(prog)s [OPTION...] -- COMMAND [ARG...]")
+    parser.add_argument("--grace", type=float, default=10.0, help="seconds between SIGTERM and SIGKILL")
+    parser.add_argument("--merge", action="store_true", help="standard error goes to standard output")
+    parser.add_argument("--stamp", action="store_true", help="merge, and give each line its time of arrival")
+    parser.add_argument(
+        "--heartbeat", type=float, help="seconds without a byte that count as a lost lifeline"
+    )
+    parser.add_argument(
+        "--report", help="a word to write to standard error at the end, before the exit status"
+    )
+    if "--" not in argv[:-1]:
+        parser.error("no command was given")
+    return parser.parse_args(argv[: argv.index("--")])
+
+
 def main(argv: list[str]) -> int:
-    grace_s, stamped = 10.0, False
-    if argv[:1] == ["--grace"]:
-        grace_s, argv = float(argv[1]), argv[2:]
-    if argv[:1] == ["--stamp"]:
-        stamped, argv = True, argv[1:]
-    if argv[:1] != ["--"] or len(argv) < 2:
-        print("usage: supervise.py [--grace SECONDS] [--stamp] -- COMMAND [ARG...]", file=sys.stderr)
-        return 2
+    chosen = options(argv)
+    status = supervise(argv[argv.index("--") + 1 :], chosen)
+    if chosen.report:
+        report(chosen.report, status)
+    return status
+
+
+def supervise(command: list[str], chosen: argparse.Namespace) -> int:
+    """Run the command to its end, or end it; its exit status in the shell's form."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphaned descendants become its children, and so stay findable
     asked_to_stop: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda got, _frame: asked_to_stop.append(got))
     try:
         child = subprocess.Popen(
-            argv[1:],
+            command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if stamped else None,
-            stderr=subprocess.STDOUT if stamped else None,
+            stdout=subprocess.PIPE if chosen.stamp else None,
+            stderr=subprocess.STDOUT if chosen.stamp or chosen.merge else None,
             start_new_session=True,
             preexec_fn=functools.partial(die_with, os.getpid()),
         )
-    except OSError as error:
-        print(f"cannot start {argv[1]}: {error.strerror}", file=sys.stderr)
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        why = f"cannot start {command[0]}: {getattr(error, 'strerror', None) or error}\n"
+        write_all(1 if chosen.stamp or chosen.merge else 2, why.encode(errors="replace"))
         return 127
     stamping = None
     if child.stdout is not None:
         stamping = threading.Thread(target=stamp, args=(child.stdout.fileno(), 1), daemon=True)
         stamping.start()
-    lifeline = True
-    while child.poll() is None and not asked_to_stop:
-        if not lifeline:
-            break
-        ready, _, _ = select.select([0], [], [], POLL_S)
-        lifeline = not ready or bool(os.read(0, 4096))
+    lifeline, heard = True, time.monotonic()
+    while lifeline and child.poll() is None and not asked_to_stop:
+        if select.select([0], [], [], POLL_S)[0]:
+            lifeline, heard = bool(os.read(0, 4096)), time.monotonic()
+        elif chosen.heartbeat and time.monotonic() - heard > chosen.heartbeat:
+            lifeline = False
     status = child.poll()
     if status is None:
         child.send_signal(signal.SIGTERM)  # the command first: it may end its own children in order
         try:
-            status = child.wait(grace_s)
+            status = child.wait(chosen.grace)
         except subprocess.TimeoutExpired:
             status = -signal.SIGKILL
     end_all(1.0)

@@ -1,10 +1,15 @@
 """The descriptions under data/: nodes, stacks, launch profiles."""
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from workbook.types.base import CaptureMode, Record
+
+SSH_HOST = re.compile(
+    r"ssh://(\w[\w.+-]*@)?([A-Za-z0-9][\w.-]*|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?", re.ASCII
+)
 
 
 class Node(Record):
@@ -13,7 +18,8 @@ class Node(Record):
     Args:
         host: for kind `ssh`: ssh://[user@]host[:port], where host may be an alias of ~/.ssh/config.
         python: the Python that has torch and sglang; a path on the node. `venv` names its environment instead.
-        work: a folder on the node for what the workbook puts there; on a local node its own folders serve.
+        work: a folder on the node for what the workbook puts there, yours alone; by default ~/.cache/workbook. On a
+            local node the workbook's own folders serve.
         stack: what its own Python has.
         env: added to the environment of everything that runs there.
         gpus: indices of those that may be used; all of them where left out.
@@ -33,8 +39,14 @@ class Node(Record):
     def _complete(self) -> Self:
         if (self.kind == "ssh") != (self.host is not None):
             raise ValueError("host belongs to a node of kind ssh, and such a node needs one")
+        if self.host is not None and not SSH_HOST.fullmatch(self.host):
+            raise ValueError(
+                f"{self.host!r} is not ssh://[user@]host[:port], where host is a name or an alias"
+            )
         if self.python and self.venv:
             raise ValueError("give python or venv, not both")
+        if self.work is not None and not self.work.startswith(("/", "~/")):
+            raise ValueError(f"work is {self.work!r}; it has to begin with / or ~/")
         return self
 
 
