@@ -100,3 +100,29 @@ def test_a_node_without_tokenizers_is_named(tmp_path: Path, node: LocalConnectio
     with pytest.raises(WorkbookError, match=r"node bare .*No module named 'tokenizers'"):
         tiny_model(bare)
     assert list((tmp_path / "stacks" / "models").iterdir()) == []
+
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="no torch here")
+
+
+@needs_tokenizers
+@needs_torch
+def test_with_a_seed_it_has_weights_and_another_seed_has_others(
+    node: LocalConnection, tmp_path: Path
+) -> None:
+    one, other = (Path(resolve_model(node, profile(f"tiny:seed={seed}"))) for seed in (0, 1))
+    assert one != other and (one / "config.json").read_bytes() == (other / "config.json").read_bytes()
+    assert (one / "model.safetensors").read_bytes() != (other / "model.safetensors").read_bytes()
+    count = "import sys; from safetensors import safe_open; print(len(safe_open(sys.argv[1], 'pt').keys()))"
+    done = node.run([sys.executable, "-c", count, str(one / "model.safetensors")], timeout_s=120)
+    assert done.stdout.strip() == str(3 + 2 * 9)  # embedding, norm, head; nine a layer
+
+
+@needs_tokenizers
+@needs_torch
+def test_the_same_seed_gives_the_same_weights(
+    node: LocalConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tiny_model(node, seed=3)
+    monkeypatch.setenv("WORKBOOK_STACKS", str(tmp_path / "elsewhere"))
+    assert contents(tiny_model(node, seed=3)) == contents(first)

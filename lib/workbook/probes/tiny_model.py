@@ -1,8 +1,10 @@
-"""Write a tiny random Llama: a model folder without weights, for a server with `--load-format dummy`.
+"""Write a tiny random Llama: a model folder without weights, for a server with `--load-format dummy`, or with them.
 
-    python tiny_model.py OUT_DIR [--hidden 128] [--layers 2] [--heads 2] [--vocab 512]
+    python tiny_model.py OUT_DIR [--hidden 128] [--layers 2] [--heads 2] [--vocab 512] [--seed N]
 
-The same arguments give the same bytes. A folder that is already there is left alone. Prints one JSON line.
+With --seed it gets random weights: SGLang's dummy ones are so small that the next token depends on the last one alone,
+whatever attention does. The same arguments give the same bytes. A folder that is already there is left alone. Prints
+one JSON line.
 """
 
 import argparse
@@ -17,6 +19,7 @@ BOS, EOS = "<s>", "</s>"
 BYTES = 256
 CONTEXT = 8192
 CORPUS = "the quick brown fox jumps over the lazy dog {} times in a benchmark of serving systems"
+SHARPNESS = 3.0  # standard deviation of the logits: some tokens are likely, as with a real model
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
@@ -68,14 +71,44 @@ def tokenizer(vocab: int):
     return made
 
 
-def write(folder: Path, shape: dict) -> None:
-    """Write the folder's four files.
+def weights(hidden: int, layers: int, vocab: int, seed: int):
+    """Random weights by which every layer counts: all of them keep the size of what passes through."""
+    import torch
+
+    numbers = torch.Generator().manual_seed(seed)
+
+    def linear(rows: int, columns: int, size: float = 1.0):
+        return (torch.randn(rows, columns, generator=numbers) * size / columns**0.5).bfloat16()
+
+    ones = torch.ones(hidden, dtype=torch.bfloat16)
+    made = {
+        "model.embed_tokens.weight": linear(vocab, hidden, hidden**0.5),
+        "model.norm.weight": ones,
+        "lm_head.weight": linear(vocab, hidden, SHARPNESS),
+    }
+    for layer in range(layers):
+        name = f"model.layers.{layer}."
+        made |= {f"{name}self_attn.{part}_proj.weight": linear(hidden, hidden) for part in "qkvo"}
+        made |= {f"{name}mlp.{part}_proj.weight": linear(2 * hidden, hidden) for part in ("gate", "up")}
+        made[f"{name}mlp.down_proj.weight"] = linear(hidden, 2 * hidden)
+        made |= {f"{name}{part}_layernorm.weight": ones.clone() for part in ("input", "post_attention")}
+    return made
+
+
+def write(folder: Path, shape: dict, seed: int | None) -> None:
+    """Write the folder's four files, and a fifth one with weights if there is a seed for them.
 
     Args:
         folder: an existing, empty folder.
         shape: hidden, layers, heads, vocab.
+        seed: of the weights.
     """
     tokenizer(shape["vocab"]).save(str(folder / "tokenizer.json"))
+    if seed is not None:
+        from safetensors.torch import save_file
+
+        random = weights(shape["hidden"], shape["layers"], shape["vocab"], seed)
+        save_file(random, folder / "model.safetensors", metadata={"format": "pt"})
     texts = {
         "config.json": config(**shape),
         "generation_config.json": {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1},
@@ -100,8 +133,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--vocab", type=int, default=512)
+    parser.add_argument("--seed", type=int)
     shape = vars(parser.parse_args(argv))
-    folder = shape.pop("folder").absolute()
+    folder, seed = shape.pop("folder").absolute(), shape.pop("seed")
     if min(shape.values()) < 1 or shape["hidden"] % (2 * shape["heads"]):
         parser.error("every size is at least 1, and --hidden is a multiple of twice --heads")
     if shape["vocab"] < BYTES + 2:
@@ -111,7 +145,7 @@ def main(argv: list[str]) -> int:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
-            write(beside, shape)
+            write(beside, shape, seed)
             beside.chmod(0o755)
             beside.rename(folder)
         except OSError:

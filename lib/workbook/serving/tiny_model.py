@@ -8,13 +8,13 @@ from workbook.errors import UsageError, WorkbookError
 from workbook.node.base import NodeConnection
 from workbook.types import LaunchProfile
 
-SIZE = r"(hidden|layers|heads|vocab)=\d+"
+SIZE = r"(hidden|layers|heads|vocab|seed)=\d+"
 SIZES = re.compile(f"{SIZE}(,{SIZE})*")
 FORMAT = 1  # part of the folder's name: raise it whenever the probe writes something else
 
 
 def resolve_model(node: NodeConnection, profile: LaunchProfile) -> str:
-    """The profile's model as SGLang takes it: `tiny`, or `tiny:hidden=2048,layers=16`, becomes a folder.
+    """The profile's model as SGLang takes it: `tiny`, or `tiny:hidden=2048,layers=16,seed=1`, becomes a folder.
 
     Raises:
         UsageError: the sizes after `tiny:` are none, or do not fit each other.
@@ -26,7 +26,7 @@ def resolve_model(node: NodeConnection, profile: LaunchProfile) -> str:
     if sizes and not SIZES.fullmatch(sizes):
         raise UsageError(
             f"Profile {profile.name} has the model {profile.model!r};",
-            "write it as tiny, or with some of tiny:hidden=128,layers=2,heads=2,vocab=512.",
+            "write it as tiny, or with some of tiny:hidden=128,layers=2,heads=2,vocab=512,seed=0.",
         )
     shape = dict(size.split("=") for size in sizes.split(",") if size)
     return str(tiny_model(node, **{name: int(value) for name, value in shape.items()}))
@@ -39,6 +39,7 @@ def tiny_model(
     layers: int = 2,
     heads: int = 2,
     vocab: int = 512,
+    seed: int | None = None,
 ) -> Path:
     """The tiny model's folder on `node`, written on first use.
 
@@ -48,17 +49,19 @@ def tiny_model(
         layers: number of decoder layers.
         heads: number of attention heads.
         vocab: vocabulary size in tokens, at least 258.
+        seed: of random weights that are written with it, for load_format `auto`; none are, where left out.
 
     Raises:
         UsageError: the sizes do not fit each other.
         WorkbookError: the node's Python could not write it.
     """
     shape = {"hidden": hidden, "layers": layers, "heads": heads, "vocab": vocab}
+    shape |= {} if seed is None else {"seed": seed}
     name = "-".join(["tiny-llama", *(f"{key}{size}" for key, size in shape.items()), str(FORMAT)])
     folder = node.stacks / "models" / name
     options = [part for key, size in shape.items() for part in (f"--{key}", str(size))]
     done = node.run(
-        [node.python, "-P", str(node.probes / "tiny_model.py"), str(folder), *options], timeout_s=120
+        [node.python, "-P", str(node.probes / "tiny_model.py"), str(folder), *options], timeout_s=600
     )
     if done.returncode != 0:
         last = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
