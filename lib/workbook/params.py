@@ -96,6 +96,9 @@ ConcurrencyList = Annotated[
 ]
 
 
+Mode = Annotated[CaptureMode, BeforeValidator(_capture_mode)]
+
+
 class Params(BaseModel):
     """What all notebooks take. `campaign` is the folder that the run goes to."""
 
@@ -176,14 +179,28 @@ def _assigned(cells: list[str]) -> set[str]:
     return names
 
 
-class BaselineParams(Params):
-    """00_baseline: a server and its benchmark. An empty `concurrencies` means the profile's own."""
+class SweepParams(Params):
+    """What is measured of a server.
+
+    Args:
+        concurrencies: requests in flight; empty for the profile's own.
+        repeats: of each point at most; a point ends earlier once its 95 % interval is within 3 %.
+        budget_s: seconds after which no further point is begun; 0 for as long as it takes.
+        seed: of the first repeat's prompts.
+    """
+
+    concurrencies: ConcurrencyList
+    repeats: Annotated[int, Field(ge=1, le=100)]
+    budget_s: Annotated[int, Field(ge=0, le=7 * 86400)]
+    seed: Annotated[int, Field(ge=0, le=2**31)]  # numpy, which the benchmark seeds, takes 32 bits
+
+
+class BaselineParams(SweepParams):
+    """00_baseline: a server and its benchmark. A CPU has no graphs: there `capture_mode` is eager whatever is asked."""
 
     notebook: ClassVar[str] = "00_baseline"
     profile: ProfileName
-    concurrencies: ConcurrencyList
-    repeats: Annotated[int, Field(ge=1, le=100)]
-    seed: Annotated[int, Field(ge=0, le=2**31)]  # numpy, which the benchmark seeds, takes 32 bits
+    capture_mode: Mode
 
 
 class CrashParams(Params):
@@ -205,16 +222,23 @@ class PatchesParams(Params):
     levels: LevelList
 
 
-class PiecewiseParams(Params):
-    """03_piecewise: capture at one patch level."""
+class PiecewiseParams(SweepParams):
+    """03_piecewise: capture at one patch level, and a server that captures so against one in `baseline_mode`.
+
+    Args:
+        tp: tensor-parallel size; 0 for the profile's own.
+        prompts: asked of both servers for the accuracy gate.
+    """
 
     notebook: ClassVar[str] = "03_piecewise"
     stack: StackName
     profile: ProfileName
     arch: ArchName
     patch_level: Level
-    tp: Annotated[int, Field(ge=1)]
-    capture_mode: Annotated[CaptureMode, BeforeValidator(_capture_mode)]
+    tp: Annotated[int, Field(ge=0, le=1024)]
+    capture_mode: Mode
+    baseline_mode: Mode
+    prompts: Annotated[int, Field(ge=1, le=4096)]
 
 
 class ReportParams(Params):

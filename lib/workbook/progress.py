@@ -22,6 +22,13 @@ def live(what: str, total: int) -> Callable[[str], None]:
     return step
 
 
+def live_line() -> Callable[[str], None]:
+    """A function that shows what is going on, with the seconds since it was made."""
+    started = time.monotonic()
+    show = _notebook_line() if get_ipython() is not None else _terminal_line()
+    return lambda text: show(f"{time.monotonic() - started:.0f} s: {text}")
+
+
 def _notebook_line() -> Callable[[str], None]:
     handle = DisplayHandle()  # type: ignore[no-untyped-call]
     shown = False

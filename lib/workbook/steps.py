@@ -1,67 +1,128 @@
 """The steps of the notebooks: each runs on the study's node, keeps its records in the study's run, and returns them."""
 
+from typing import Any
+
 from workbook import catalog
 from workbook.boundary.blockers import blockers
 from workbook.boundary.levels import patch_diffs
 from workbook.boundary.remedies import REMEDIES, compare
 from workbook.boundary.trace import TraceRequest, trace, trace_all
 from workbook.capture.split import split
-from workbook.errors import WorkbookError
-from workbook.node.probe import overlay_env, stack_python
-from workbook.progress import live
-from workbook.serving.bench import run_bench
-from workbook.serving.launch import pasteable, server_argv, server_env
-from workbook.serving.server import Server, installed_sglang
+from workbook.progress import live, live_line
+from workbook.serving.accuracy import Questions
+from workbook.serving.bench import Plan, SoFar, Target, run_bench
+from workbook.serving.compare import Comparison, arms, in_mode
+from workbook.serving.server import Server
+from workbook.serving.telemetry import Telemetry
 from workbook.study import Study
 from workbook.types import (
     BenchPoint,
     Blocker,
     LaunchProfile,
+    Measurement,
     PatchDiff,
     ProcessState,
     RemedyOutcome,
-    ServeOutcome,
     SplitOutcome,
     TraceOutcome,
 )
 
-DEFAULT_PORT = 30000  # SGLang's own
+ANSWER_TOKENS = 64  # of each answer that the accuracy gate compares
 
 
 def prepare_server(study: Study) -> Server:
     """The profile's server, not yet started: `command` is what will run."""
-    profile = catalog.load(LaunchProfile, study.params.profile)
-    return Server(study.node, profile, log=study.run.raw / "server.log")
+    params = study.params
+    profile = in_mode(catalog.load(LaunchProfile, params.profile), params.capture_mode)
+    say = live_line()
+    return Server(study.node, profile, log=study.run.raw / "server.log", label=params.label, on_progress=say)
 
 
-def measure_baseline(study: Study, server: Server) -> tuple[ServeOutcome, list[BenchPoint]]:
+def measure_baseline(study: Study, server: Server) -> Measurement:
     """Start the server, measure it at every concurrency and repeat, stop it."""
     params = study.params
-    profile = catalog.load(LaunchProfile, params.profile)
-    concurrencies = params.concurrencies or profile.concurrencies
-    done = live("Benchmark points", len(concurrencies) * params.repeats)
+    plan = sweep_plan(params)
+    say = live_line()
+    points: list[BenchPoint] = []
+
+    def keep(point: BenchPoint, so_far: SoFar) -> None:
+        points.append(point)
+        say(
+            f"concurrency {point.concurrency}, {so_far.repeats} of {so_far.most} repeats: "
+            f"{point.output_tok_s:,.0f} tok/s"
+        )
+
+    ends, telemetry = [], Telemetry(study.node, study.run.raw / "telemetry.log")
     try:
-        with server:
-            points = run_bench(
+        with telemetry, server:
+            target = Target(params.label, server.node_url, server.model_path, server.death)
+            sweep = run_bench(
                 study.node,
-                server.url,
-                profile,
-                server.model_path,
-                concurrencies=concurrencies,
-                repeats=params.repeats,
+                [target],
+                plan,
                 raw_dir=study.run.raw / "bench",
-                label=params.label,
                 run_id=study.run.id,
-                seed=params.seed,
-                on_point=lambda point: done(
-                    f"concurrency {point.concurrency}, {point.output_tok_s:.0f} tok/s"
-                ),
-                server_death=server.death,
+                env=server.profile.env,
+                on_point=keep,
             )
+            ends = sweep.ends
     finally:  # a server that died is on record too
-        study.run.add_records("serve", [server.outcome])
-    study.run.add_table("points", points)
-    return server.outcome, points
+        found = Measurement(
+            serves=(server.outcome,),
+            steps=tuple(server.capture_steps),
+            points=tuple(points),
+            ends=tuple(ends),
+            samples=tuple(telemetry.samples()),
+        )
+        keep_measurement(study, found)
+    return found
+
+
+def compare_servers(study: Study) -> Measurement:
+    """Baseline and candidate, in turns on one node: captures, answers, throughput and latency."""
+    params = study.params
+    profile = catalog.load(LaunchProfile, params.profile)
+    plan = sweep_plan(params)
+    comparison = Comparison(
+        node=study.node,
+        sides=arms(profile, params.baseline_mode, params.capture_mode, params.patch_level),
+        plan=plan,
+        questions=Questions(
+            prompts=params.prompts, output_tokens=min(plan.output_tokens, ANSWER_TOKENS), seed=params.seed
+        ),
+        raw=study.run.raw / "servers",
+        run_id=study.run.id,
+        stack=study.stack,
+        tp=params.tp or None,
+        say=live_line(),
+    )
+    try:
+        comparison.run()
+    finally:
+        keep_measurement(study, comparison.found)
+    return comparison.found
+
+
+def sweep_plan(params: Any) -> Plan:
+    """What a notebook's parameters ask to be measured; lengths and load are the profile's."""
+    profile = catalog.load(LaunchProfile, params.profile)
+    return Plan(
+        params.concurrencies or profile.concurrencies,
+        profile.input_tokens,
+        profile.output_tokens,
+        profile.requests_per_slot,
+        repeats=params.repeats,
+        budget_s=params.budget_s or None,
+        seed=params.seed,
+    )
+
+
+def keep_measurement(study: Study, found: Measurement) -> None:
+    """Keep what was found about servers in the study's run; `report.evidence.served` reads it back."""
+    for name, records in (("serve", found.serves), ("sweep_ends", found.ends), ("accuracy", found.accuracy)):
+        study.run.add_records(name, records)
+    for name, table in (("points", found.points), ("capture", found.steps), ("telemetry", found.samples)):
+        study.run.add_table(name, table)
 
 
 def reproduce_crash(study: Study) -> TraceOutcome:
@@ -101,30 +162,6 @@ def show_patches(study: Study) -> list[PatchDiff]:
     return distinct
 
 
-def capture_command(study: Study) -> str:
-    """The command that would serve the profile in the asked capture mode, or why the stack's SGLang refuses it."""
-    params = study.params
-    profile = catalog.load(LaunchProfile, params.profile).model_copy(
-        update={"capture_mode": params.capture_mode}
-    )
-    python = stack_python(study.node, study.stack)
-    try:
-        argv = server_argv(
-            profile,
-            installed_sglang(study.node, python),
-            python=python,
-            model_path=profile.model,
-            port=DEFAULT_PORT,
-            tp=params.tp,
-        )
-    except WorkbookError as refusal:
-        return f"Refused: {refusal}"
-    env = server_env(profile, patch_level=params.patch_level)
-    if python != study.node.python and profile.device == "cuda":  # this stack's FlashInfer lies beside it
-        env |= overlay_env(study.stack, params.patch_level)
-    return pasteable(argv, env)
-
-
 def list_blockers(study: Study) -> list[Blocker]:
     """Everything that stops the unpatched entry point, in order."""
     params = study.params
@@ -155,7 +192,7 @@ def rehearse_capture(study: Study) -> SplitOutcome:
         study.stack,
         arch=params.arch,
         patch_level=params.patch_level,
-        tp=params.tp,
+        tp=params.tp or catalog.load(LaunchProfile, params.profile).tp,
         capture_mode=params.capture_mode,
         raw_dir=study.run.raw,
     )

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from statistics import median
 
 from workbook.boundary.levels import level
+from workbook.report.evidence import Evidence
+from workbook.report.ratio import worth
 from workbook.types import (
     BenchPoint,
     EnvSnapshot,
-    ServeOutcome,
+    Measurement,
     SplitOutcome,
     Stage,
     Status,
@@ -15,28 +17,29 @@ from workbook.types import (
 )
 
 
-def baseline(serve: ServeOutcome, points: Sequence[BenchPoint], env: EnvSnapshot) -> tuple[Status, str]:
+def baseline(found: Measurement, env: EnvSnapshot) -> tuple[Status, str]:
     """Whether the server held out, and what it reached. The status is the server's, or crashed without a point."""
+    serve = found.serves[-1]
     if serve.status is not Status.OK:
         told = f"The server of profile {serve.profile} {serve.reason or 'failed'}: its figures do not count."
         return serve.status, told
-    if not [point for point in points if point.completed and not point.failed]:
-        return Status.CRASHED, "No benchmark point was completed without failed requests."
-    return Status.OK, throughput(points, env)
+    if not any(point.usable for point in found.points):
+        return Status.CRASHED, "No benchmark point was completed without failed or short requests."
+    return Status.OK, throughput(found.points, env)
 
 
 def throughput(points: Sequence[BenchPoint], env: EnvSnapshot) -> str:
     """What was reached: the median over repeats without failed requests, of which there must be one."""
-    good = [point for point in points if point.completed and not point.failed]
+    good = [point for point in points if point.usable]
     by_concurrency = {point.concurrency: [] for point in good}  # type: dict[int, list[float]]
     for point in good:
         by_concurrency[point.concurrency].append(point.output_tok_s)
     reached = {concurrency: median(values) for concurrency, values in sorted(by_concurrency.items())}
     best = max(reached, key=lambda concurrency: reached[concurrency])
-    failed = sum(point.failed for point in points)
+    failed = sum(point.failed + point.short for point in points)
     words = (
         f"{reached[min(reached)]:,.0f} output tokens/s at concurrency {min(reached)}, at most {reached[best]:,.0f} at "
-        f"concurrency {best}; {len(points)} points, {failed} failed requests; {env.hardware}."
+        f"concurrency {best}; {len(points)} points, {failed} failed or short requests; {env.hardware}."
     )
     return words if env.gpus else words + " A CPU and a toy model: no figure here speaks for a GPU."
 
@@ -81,8 +84,18 @@ def patches(outcomes: Sequence[TraceOutcome]) -> str:
     return f"{first}; {'; '.join(stops)}." if stops else f"{first}."
 
 
-def piecewise(split: SplitOutcome) -> tuple[Status, str]:
-    """How far SGLang's compile step gets, and what could not be tried. The run's status is the last stage's."""
+def piecewise(split: SplitOutcome, found: Measurement) -> tuple[Status, str]:
+    """The rehearsal, then the two servers. The status is the first that is not ok: rehearsal, server, answers."""
+    rehearsed, said = rehearsal(split)
+    compared, more = comparison(found)
+    if split.stages.get(Stage.TRACE) is Status.OK and rehearsed is Status.NOT_SUPPORTED_HERE:
+        captured = any(step.label != found.serves[0].label for step in found.steps)
+        rehearsed = Status.OK if captured else rehearsed
+    return (rehearsed if rehearsed is not Status.OK else compared), f"{said}\n{more}"
+
+
+def rehearsal(split: SplitOutcome) -> tuple[Status, str]:
+    """How far SGLang's compile step gets with the small module. The status is the last stage's."""
     name = f"Level {split.patch_level} ({level(split.patch_level).name})"
     if split.stages.get(Stage.IMPORT) is not Status.OK:
         return Status.NOT_SUPPORTED_HERE, f"{name}: {split.reasons[Stage.IMPORT]}."
@@ -100,22 +113,41 @@ def piecewise(split: SplitOutcome) -> tuple[Status, str]:
     )
 
 
-def campaign(
-    outcomes: Sequence[TraceOutcome],
-    splits: Sequence[SplitOutcome],
-    serves: Sequence[ServeOutcome],
-    points: Sequence[BenchPoint],
-    env: EnvSnapshot,
-) -> list[str]:
-    """The verdict of a campaign: why it dies, what gets past it, what it is worth. What is unknown is said."""
-    sentences = [_why(outcomes), _what_passes(outcomes)]
-    sentences += [piecewise(split)[1] for split in splits]
-    sentences += [
-        f"Baseline: {baseline(serves[-1], points, env)[1]}" if serves else "No throughput was measured."
+def comparison(found: Measurement) -> tuple[Status, str]:
+    """Whether the candidate ran, whether its answers are right, and what it is worth."""
+    labels = list(dict.fromkeys(serve.label for serve in found.serves))
+    bad = next((serve for serve in found.serves if serve.status is not Status.OK), None)
+    if bad is not None:
+        where = f" ({bad.decisive_line})" if bad.decisive_line else ""
+        return bad.status, f"The server {bad.label} {bad.reason}{where}."
+    sentences = [
+        f"The answers of {one.candidate} are {_ANSWERS.get(one.status, one.status.value)}: {one.reason}."
+        for one in found.accuracy
     ]
-    if not env.gpus:
+    status = next((one.status for one in found.accuracy if one.status is not Status.OK), Status.OK)
+    sentences += [worth(found.points, labels[0], other) for other in labels[1:]]
+    return status, " ".join(sentences)
+
+
+_ANSWERS = {
+    Status.OK: "right by the baseline's measure",
+    Status.WRONG_OUTPUT: "wrong",
+    Status.NOT_SUPPORTED_HERE: "beyond what can be judged",
+}
+
+
+def campaign(found: Evidence) -> list[str]:
+    """The verdict of a campaign: why it dies, what gets past it, what it is worth. What is unknown is said."""
+    sentences = [_why(found.outcomes), _what_passes(found.outcomes)]
+    sentences += [rehearsal(split)[1] for split in found.splits]
+    baselines = [one.found for one in found.baselines]
+    sentences += [
+        f"Baseline: {baseline(baselines[-1], found.env)[1]}" if baselines else "No throughput was measured."
+    ]
+    sentences += [comparison(one.found)[1] for one in found.comparisons]
+    if not found.env.gpus:
         sentences.append(
-            "What capture is worth, and whether the answers stay right, takes a GPU: not measured here."
+            "What capture is worth, and whether its answers stay right, takes a GPU: not measured here."
         )
     return sentences
 

@@ -8,9 +8,13 @@ from workbook.boundary.levels import LEVELS
 from workbook.errors import UsageError, WorkbookError
 from workbook.store import SealedRun
 from workbook.types import (
+    AccuracyOutcome,
     BenchPoint,
     Blocker,
+    CaptureStep,
     EnvSnapshot,
+    GpuSample,
+    Measurement,
     PatchDiff,
     RemedyOutcome,
     ServeOutcome,
@@ -18,16 +22,26 @@ from workbook.types import (
     Stage,
     StageOutcome,
     Status,
+    SweepEnd,
     TraceOutcome,
 )
 
+BASELINE = "00_baseline"
 TRACES = "02_flashinfer_patches"
 VERSIONS = ("torch", "sglang", "flashinfer-python")
 
 
 @dataclass(frozen=True)
+class Served:
+    """One run's servers."""
+
+    run: SealedRun
+    found: Measurement
+
+
+@dataclass(frozen=True)
 class Evidence:
-    """What a campaign found."""
+    """What a campaign found. `baselines` are the runs of one server, `comparisons` those of a pair."""
 
     runs: list[SealedRun]
     outcomes: list[TraceOutcome]
@@ -35,8 +49,8 @@ class Evidence:
     remedies: list[RemedyOutcome]
     splits: list[SplitOutcome]
     diffs: list[PatchDiff]
-    points: list[BenchPoint]
-    serves: list[ServeOutcome]
+    baselines: list[Served]
+    comparisons: list[Served]
 
     @property
     def env(self) -> EnvSnapshot:
@@ -47,11 +61,6 @@ class Evidence:
         """What tells this run from others of its notebook: its label, where there are several."""
         several = sum(one.record.notebook == run.record.notebook for one in self.runs) > 1
         return f" · {run.record.label}" if several else ""
-
-    @property
-    def measured(self) -> SealedRun:
-        """The newest run with benchmark points."""
-        return next(run for run in reversed(self.runs) if run.has("points"))
 
     @property
     def ids(self) -> list[str]:
@@ -81,8 +90,22 @@ def gather(campaign: str, runs: str = "") -> Evidence:
         remedies=_all(chosen, "remedies", RemedyOutcome),
         splits=_all(chosen, "splits", SplitOutcome),
         diffs=_all(chosen, "diffs", PatchDiff),
-        points=_all(chosen, "points", BenchPoint),
-        serves=_all(chosen, "serve", ServeOutcome),
+        baselines=[Served(run, served(run)) for run in chosen if run.record.notebook == BASELINE],
+        comparisons=[
+            Served(run, served(run)) for run in chosen if run.record.notebook != BASELINE and run.has("serve")
+        ],
+    )
+
+
+def served(run: SealedRun) -> Measurement:
+    """What one run kept about its servers."""
+    return Measurement(
+        serves=_records(run, "serve", ServeOutcome),
+        steps=_records(run, "capture", CaptureStep),
+        points=_records(run, "points", BenchPoint),
+        ends=_records(run, "sweep_ends", SweepEnd),
+        accuracy=_records(run, "accuracy", AccuracyOutcome),
+        samples=_records(run, "telemetry", GpuSample),
     )
 
 
@@ -147,8 +170,9 @@ def stage_outcomes(evidence: Evidence) -> list[StageOutcome]:
             for split in splits:
                 if split.patch_level == one.level:
                     cells += _split(label, split, [cell.stage for cell in cells if cell.label == label])
-        for serve in _records(run, "serve", ServeOutcome):
-            cells += _served(f"server · {serve.profile}{suffix}", serve, _records(run, "points", BenchPoint))
+        found = served(run)
+        for serve in found.serves:
+            cells += _served(f"server · {serve.label or serve.profile}{suffix}", serve, found)
     return sorted(cells, key=lambda cell: not cell.label.startswith("level"))
 
 
@@ -183,18 +207,27 @@ def _split(label: str, split: SplitOutcome, have: Sequence[Stage]) -> list[Stage
     ]
 
 
-def _served(label: str, serve: ServeOutcome, points: Sequence[BenchPoint]) -> list[StageOutcome]:
-    ready = f"ready after {serve.ready_s:.0f} s" if serve.ready_s else serve.reason
-    cells = [StageOutcome(label=label, stage=Stage.SERVE, status=serve.status, detail=ready)]
-    if points:
-        failed = sum(point.failed for point in points)
-        status = Status.OK if not failed else Status.CRASHED
-        cells.append(
-            StageOutcome(
-                label=label,
-                stage=Stage.BENCH,
-                status=status,
-                detail=f"{len(points)} points, {failed} failed requests",
-            )
+def _served(label: str, serve: ServeOutcome, found: Measurement) -> list[StageOutcome]:
+    """A server's stages: capture where it captured or died of it, serve, bench, and the accuracy of a candidate."""
+    cells = []
+    steps = [step for step in found.steps if step.label == serve.label]
+    if steps and not (serve.ready_s is None and serve.status is not Status.OK):
+        shapes = (
+            f"{len(steps)} shapes in {serve.capture_s:.0f} s" if serve.capture_s else f"{len(steps)} shapes"
         )
+        cells.append(StageOutcome(label=label, stage=Stage.CAPTURE, status=Status.OK, detail=shapes))
+    elif steps:
+        cells.append(StageOutcome(label=label, stage=Stage.CAPTURE, status=serve.status, detail=serve.reason))
+    ready = f"ready after {serve.ready_s:.0f} s" if serve.ready_s else serve.reason
+    cells.append(StageOutcome(label=label, stage=Stage.SERVE, status=serve.status, detail=ready))
+    if points := [point for point in found.points if serve.label in ("", point.label)]:
+        failed = sum(point.failed + point.short for point in points)
+        status = Status.OK if not failed else Status.CRASHED
+        detail = f"{len(points)} points, {failed} failed or short requests"
+        cells.append(StageOutcome(label=label, stage=Stage.BENCH, status=status, detail=detail))
+    cells += [
+        StageOutcome(label=label, stage=Stage.ACCURACY, status=one.status, detail=one.reason)
+        for one in found.accuracy
+        if one.candidate == serve.label
+    ]
     return cells

@@ -56,16 +56,6 @@ class Ratio:
         return ("better" if self.better else "worse") if self.seen else "no difference seen"
 
 
-def usable(point: BenchPoint) -> bool:
-    """Whether a repeat may be averaged: every request came back whole."""
-    return (
-        point.failed == 0
-        and point.short == 0
-        and point.completed == point.requested
-        and point.output_tok_s > 0
-    )
-
-
 def paired(points: Sequence[BenchPoint], baseline: str, candidate: str) -> list[Ratio]:
     """The ratios of every metric at every concurrency that either label was measured at.
 
@@ -89,7 +79,7 @@ def _values(points: Sequence[BenchPoint], label: str, concurrency: int, metric: 
     return {
         point.repeat: value
         for point in points
-        if point.label == label and point.concurrency == concurrency and usable(point)
+        if point.label == label and point.concurrency == concurrency and point.usable
         if (value := getattr(point, metric))
     }
 

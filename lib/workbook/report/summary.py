@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from workbook.report import baseline, boundary, capture
+from workbook.report import baseline, boundary, capture, compare
 from workbook.report.evidence import TRACES, Evidence, anchor, outcomes_of, stage_outcomes
 from workbook.report.group import Displayed, Group, Markup
 from workbook.report.tables import Table, outcome_matrix
@@ -79,12 +79,21 @@ def pieces(found: Evidence) -> Displayed:
 
 
 def throughput(found: Evidence) -> Displayed:
-    """Throughput against concurrency, and the latencies."""
-    if not found.points:
-        return missing("00_baseline")
-    run = found.measured
-    figure = baseline.throughput(found.points, found.serves[-1], run.env, run.record.started)
-    return Group([figure, baseline.latency(found.points)])
+    """The baseline's throughput against concurrency, and its latencies; a figure a run."""
+    parts: list[Displayed] = []
+    for one in found.baselines:
+        if one.found.points:
+            parts.append(baseline.throughput(one.found, one.run.env, one.run.record.started))
+            parts.append(baseline.latency(one.found))
+    return Group(parts) if parts else missing("00_baseline")
+
+
+def comparison(found: Evidence) -> Displayed:
+    """Candidate against baseline: capture, accuracy, what it is worth; a group a run."""
+    parts: list[Displayed] = []
+    for one in found.comparisons:
+        parts += compare.everything(one.found, one.run.env, one.run.record.started)
+    return Group(parts) if parts else missing("03_piecewise with its servers")
 
 
 def diffs(found: Evidence) -> Displayed:

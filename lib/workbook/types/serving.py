@@ -113,6 +113,7 @@ class Agreement(Record):
         equal_share: tokens that are equal, position by position, over all positions.
         first_divergence: for each prompt the first position that differs; None where all are equal.
         max_logprob_diff: largest difference of the log-probabilities of equal tokens before the first divergence.
+        max_flip: largest change of log-probability, in nats, that it took to make a first divergence.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Agreement(Record):
     equal_share: float = Field(ge=0, le=1)
     first_divergence: tuple[int | None, ...]
     max_logprob_diff: float | None = None
+    max_flip: float | None = None
 
 
 class AccuracyOutcome(Record):
@@ -180,6 +182,22 @@ class ServeOutcome(Record):
     reason: str = ""
     decisive_line: str = ""
     line_number: int | None = None
+
+
+class Measurement(Record):
+    """What one run found about its servers, all measured in one go on one node, so that they may be compared.
+
+    Args:
+        serves: the baseline's first; of a server that was started more than once, each start.
+        accuracy: of each candidate.
+    """
+
+    serves: tuple[ServeOutcome, ...] = ()
+    steps: tuple[CaptureStep, ...] = ()
+    points: tuple[BenchPoint, ...] = ()
+    ends: tuple[SweepEnd, ...] = ()
+    accuracy: tuple[AccuracyOutcome, ...] = ()
+    samples: tuple[GpuSample, ...] = ()
 
 
 class StageOutcome(Record):
