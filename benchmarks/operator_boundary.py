@@ -10,6 +10,7 @@ GPU (`workbook values` measures there). The rival is the call as FlashInfer ship
 import sys
 
 from workbook import catalog
+from workbook.node.connect import connect
 from workbook.node.probe import flashinfer_dir
 from workbook.paths import OVERLAY
 from workbook.types import Stack
@@ -18,7 +19,7 @@ ENTRY = "flashinfer.fp4_quantize"
 
 
 def main() -> None:
-    sys.path[:0] = [str(OVERLAY), str(flashinfer_dir(catalog.load(Stack, "embedded")))]
+    sys.path[:0] = [str(OVERLAY), str(flashinfer_dir(connect("local"), catalog.load(Stack, "embedded")))]
     import torch
     from workbook_overlay import entries, timing
     from workbook_overlay.call import make_inputs, resolve

@@ -42,10 +42,10 @@ def node():
 
 
 @pytest.fixture(scope="session")
-def embedded():
+def embedded(node):
     """The default stack, with its FlashInfer in place."""
     stack = catalog.load(Stack, "embedded")
-    if not flashinfer_dir(stack).is_dir():
+    if not flashinfer_dir(node, stack).is_dir():
         pytest.skip(f"FlashInfer {stack.flashinfer} is not set up (make setup)")
     return stack
 

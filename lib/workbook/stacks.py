@@ -45,9 +45,9 @@ def checked_version(text: str) -> str:
         raise UsageError(f"{text!r} is not a version of FlashInfer.", "For example: 0.6.3") from None
 
 
-def created(stack: Stack) -> Kind | None:
+def created(node: NodeConnection, stack: Stack) -> Kind | None:
     """What the stack's environment was made as; None where it was not made, or not to its end."""
-    marker = stack_dir(stack) / READY
+    marker = stack_dir(node, stack) / READY
     if not marker.is_file():
         return None
     return "minimal" if marker.read_text().strip() == "minimal" else "full"
@@ -86,7 +86,7 @@ def create(
     versions = dict.fromkeys([stack.flashinfer, *map(checked_version, flashinfer)])
     kind: Kind = "minimal" if minimal else "full"
     with _alone():
-        folders = {version: _place(flashinfer_dir(_with_flashinfer(stack, version))) for version in versions}
+        folders = {version: _place(_flashinfer(node, stack, version)) for version in versions}
         missing = {version: folder for version, folder in folders.items() if not folder.is_dir()}
         make = _is_to_be_made(node, stack, kind, say)
         for version in versions:
@@ -99,7 +99,9 @@ def create(
         if make:
             say(f"Making the environment of stack {stack.name}, {kind}.")
             _make_environment(node, stack, kind, on_package)
-            say(f"Stack {stack.name} is ready: {size_gb(stack_dir(stack)):.2f} GB in {stack_dir(stack)}.")
+            say(
+                f"Stack {stack.name} is ready: {size_gb(stack_dir(node, stack)):.2f} GB in {stack_dir(node, stack)}."
+            )
 
 
 def remove(node: NodeConnection, stack: Stack, *, say: Say = lambda line: None) -> None:
@@ -113,26 +115,29 @@ def remove(node: NodeConnection, stack: Stack, *, say: Say = lambda line: None) 
             f"Stack {stack.name} is the workbook's own environment; it is not removed from here.",
             "`make clean` removes it.",
         )
-    if not any(_place(one).exists() for one in (stack_dir(stack), _partial(stack_dir(stack)))):
-        raise UsageError(f"Stack {stack.name} is not here (looked in {stack_dir(stack)}).")
+    folder = stack_dir(node, stack)
+    if not any(_place(one).exists() for one in (folder, _partial(folder))):
+        raise UsageError(f"Stack {stack.name} is not here (looked in {folder}).")
     others = [catalog.load(Stack, name) for name in catalog.names(Stack) if name != stack.name]
     keep = [one.name for one in others if one.flashinfer == stack.flashinfer]
     with _alone():
-        say(f"Stack {stack.name} is removed: {_discard(stack_dir(stack)):.2f} GB came free.")
-        folder = flashinfer_dir(stack)
+        say(f"Stack {stack.name} is removed: {_discard(folder):.2f} GB came free.")
+        folder = flashinfer_dir(node, stack)
         if keep:
             say(f"{folder.name} stays where it is, since stack {keep[0]} has it too.")
         elif _place(folder).exists():
             say(f"{folder.name} is removed: {_discard(folder):.2f} GB came free.")
 
 
-def remove_flashinfer(stack: Stack, versions: Iterable[str], *, say: Say = lambda line: None) -> None:
+def remove_flashinfer(
+    node: NodeConnection, stack: Stack, versions: Iterable[str], *, say: Say = lambda line: None
+) -> None:
     """Remove the folders of these versions of FlashInfer, whoever names them.
 
     Raises:
         UsageError: a version is none, or not there; nothing is removed then.
     """
-    folders = [flashinfer_dir(_with_flashinfer(stack, checked_version(version))) for version in versions]
+    folders = [_flashinfer(node, stack, checked_version(version)) for version in versions]
     for folder in folders:
         if not _place(folder).is_dir():
             raise UsageError(f"{folder.name} is not here (looked in {stacks_dir()}).")
@@ -141,8 +146,8 @@ def remove_flashinfer(stack: Stack, versions: Iterable[str], *, say: Say = lambd
             say(f"{folder.name} is removed: {_discard(folder):.2f} GB came free.")
 
 
-def _with_flashinfer(stack: Stack, version: str) -> Stack:
-    return stack.model_copy(update={"flashinfer": version})
+def _flashinfer(node: NodeConnection, stack: Stack, version: str) -> Path:
+    return flashinfer_dir(node, stack.model_copy(update={"flashinfer": version}))
 
 
 def _is_to_be_made(node: NodeConnection, stack: Stack, kind: Kind, say: Say) -> bool:
@@ -151,13 +156,14 @@ def _is_to_be_made(node: NodeConnection, stack: Stack, kind: Kind, say: Say) -> 
             raise UsageError(f"Stack {stack.name} is the workbook's own environment;", "leave out --minimal.")
         say(f"Stack {stack.name} is the workbook's own environment; none is made.")
         return False
-    there = created(stack) if _place(stack_dir(stack)).exists() else None
+    folder = stack_dir(node, stack)
+    there = created(node, stack) if _place(folder).exists() else None
     if there == "minimal" and kind == "full":
         raise UsageError(
             f"Stack {stack.name} is here, but minimal.", f"Run first: workbook stack remove {stack.name}"
         )
     if there:
-        say(f"Stack {stack.name} is here already, {there}, in {stack_dir(stack)}.")
+        say(f"Stack {stack.name} is here already, {there}, in {folder}.")
     return there is None
 
 
@@ -177,7 +183,7 @@ def _put_flashinfer(node: NodeConnection, version: str, folder: Path, on_package
 
 
 def _make_environment(node: NodeConnection, stack: Stack, kind: Kind, on_package: Say) -> None:
-    folder, lock = stack_dir(stack), LOCKS / f"{stack.name}.txt"
+    folder, lock = stack_dir(node, stack), LOCKS / f"{stack.name}.txt"
     scratch = folder / "tmp"
     with _half_made(folder):
         run_logged(node, [node.python, "-I", "-m", "venv", "--without-pip", str(folder)], log=_log())

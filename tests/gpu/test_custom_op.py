@@ -17,11 +17,11 @@ pytestmark = [
 ]
 
 
-def test_the_fake_gives_and_refuses_what_the_real_call_does(embedded):
+def test_the_fake_gives_and_refuses_what_the_real_call_does(node, embedded):
     script = Path(__file__).with_name("compare_shapes.py")
     done = subprocess.run(
         [sys.executable, script],
-        env=os.environ | overlay_env(embedded, 4),
+        env=os.environ | overlay_env(node, embedded, 4),
         capture_output=True,
         text=True,
         check=True,

@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import BIN
 from workbook.boundary.entries import ENTRIES
 from workbook.boundary.matrix import Group, trace_group
+from workbook.node.connect import connect
 from workbook.node.probe import flashinfer_dir, overlay_env
 from workbook.types import ProcessState, Status
 
@@ -25,7 +26,10 @@ def run(script, stack, folder, level=4, **env):
     """The JSON that a script printed under the overlay; its own words where it failed."""
     done = subprocess.run(
         [sys.executable, "-P", script],
-        env=os.environ | overlay_env(stack, level) | {"FLASHINFER_WORKSPACE_BASE": str(folder)} | env,
+        env=os.environ
+        | overlay_env(connect("local"), stack, level)
+        | {"FLASHINFER_WORKSPACE_BASE": str(folder)}
+        | env,
         capture_output=True,
         text=True,
         check=False,
@@ -113,10 +117,10 @@ def test_pytorchs_own_check_finds_a_wrong_operator(checks):
 
 
 @pytest.fixture(scope="module")
-def edited(embedded, tmp_path_factory):
+def edited(node, embedded, tmp_path_factory):
     """A folder of stacks whose FlashInfer is the installed one with a comment more in one function."""
-    stacks, installed = tmp_path_factory.mktemp("stacks"), flashinfer_dir(embedded) / "flashinfer"
-    package = stacks / flashinfer_dir(embedded).name / "flashinfer"
+    stacks, installed = tmp_path_factory.mktemp("stacks"), flashinfer_dir(node, embedded) / "flashinfer"
+    package = stacks / flashinfer_dir(node, embedded).name / "flashinfer"
     package.mkdir(parents=True)
     for entry in installed.iterdir():
         if entry.name not in ("__pycache__", "fp4_quantization.py"):
@@ -173,10 +177,10 @@ def test_verify_names_each_target_and_the_versions_that_have_its_source(embedded
     assert all(known.startswith("as in FlashInfer ") and "0.6.3" in known for _, _, known in targets)
 
 
-def test_verify_refuses_an_unknown_source_by_file_and_function(embedded, edited):
+def test_verify_refuses_an_unknown_source_by_file_and_function(node, embedded, edited):
     done = workbook("patch", "verify", "4", WORKBOOK_STACKS=str(edited))
     assert done.returncode == 2
-    file = edited / flashinfer_dir(embedded).name / "flashinfer" / "fp4_quantization.py"
+    file = edited / flashinfer_dir(node, embedded).name / "flashinfer" / "fp4_quantization.py"
     assert f"{EDITED} in {file} is not a version this patch knows" in done.stderr
     assert "Traceback" not in done.stderr and "refused" in done.stdout
 

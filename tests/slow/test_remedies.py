@@ -101,8 +101,8 @@ import json; print(json.dumps(timing.overheads(bare, [bare, twice], [0.001])))
 """
 
 
-def test_the_clock_tells_a_call_from_two():
-    folder = overlay_env()["PYTHONPATH"].split(os.pathsep)[0]
+def test_the_clock_tells_a_call_from_two(node):
+    folder = overlay_env(node)["PYTHONPATH"].split(os.pathsep)[0]
     done = subprocess.run(
         [sys.executable, "-c", LIKE_FLASHINFER, f"{folder}/workbook_overlay"],
         capture_output=True, text=True, check=True,

@@ -53,10 +53,10 @@ def test_an_interrupted_create_leaves_no_process_and_nothing_that_looks_whole(wo
     assert number is signal.SIGKILL or ("interrupted" in stderr and "Traceback" not in stderr)
     wait_for(lambda: not running(started))
     assert "tiny" not in lies_in(world) or number is signal.SIGKILL
-    assert stacks.created(stack("tiny")) is None
+    assert stacks.created(node, stack("tiny")) is None
     lock.write_text("pebble==2.0\n")
     made(node, "tiny")  # starts clean
-    assert stacks.created(stack("tiny")) == "full"
+    assert stacks.created(node, stack("tiny")) == "full"
     assert not list((world / "stacks" / "tiny").rglob("*slow*"))
 
 
@@ -77,7 +77,7 @@ def test_a_probe_runs_with_the_python_of_its_stack(world, node):
 def test_a_trace_runs_on_the_torch_of_its_stack(node, name):
     """For the stacks that were created here: each takes several GB."""
     versions = catalog.load(Stack, name)
-    if stacks.created(versions) is None:
+    if stacks.created(node, versions) is None:
         pytest.skip(f"stack {name} is not created (workbook stack create {name} --minimal)")
     found = trace(node, versions, TraceRequest())
     assert found.status is Status.DYNAMO_UNSUPPORTED

@@ -117,7 +117,7 @@ def test_a_child_process_and_a_from_import_see_the_patch(embedded, tmp_path):
 
 def test_nothing_installed_is_written(node, embedded):
     def state():
-        folder = flashinfer_dir(embedded)
+        folder = flashinfer_dir(node, embedded)
         return {
             path: path.stat().st_mtime_ns for path in folder.rglob("*") if "__pycache__" not in path.parts
         }
@@ -162,11 +162,11 @@ def test_a_missing_flashinfer_is_one_sentence(node):
         trace(node, stack, TraceRequest())
 
 
-def test_the_overlay_alone_changes_no_output():
+def test_the_overlay_alone_changes_no_output(node):
     code = "import json; print(json.dumps([1]))"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | overlay_env(),
+        env=os.environ | overlay_env(node),
         capture_output=True,
         text=True,
         check=True,

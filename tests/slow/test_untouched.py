@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.processes import command_line, running, wait_for
+from workbook.node.connect import connect
 from workbook.node.probe import flashinfer_dir
 
 pytestmark = pytest.mark.slow
@@ -32,7 +33,7 @@ def hashes(folder, pattern="*"):
 
 def installed(stack):
     """All of FlashInfer, and the Python source of what it and Dynamo stand on."""
-    found = hashes(flashinfer_dir(stack))
+    found = hashes(flashinfer_dir(connect("local"), stack))
     for name in PACKAGES:
         found |= hashes(Path(sysconfig.get_path("purelib")) / name, "*.py")
     return found
@@ -50,8 +51,8 @@ def untouched(stack, before):
     assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == set()
 
 
-def test_the_hashes_cover_the_packages_and_see_every_change(embedded, before, tmp_path):
-    folder = flashinfer_dir(embedded)
+def test_the_hashes_cover_the_packages_and_see_every_change(node, embedded, before, tmp_path):
+    folder = flashinfer_dir(node, embedded)
     assert sum(path.startswith(str(folder)) for path in before) > 1000
     for name in PACKAGES:
         assert sum(f"/site-packages/{name}/" in path for path in before) > 10

@@ -93,9 +93,9 @@ def test_every_patch_of_the_table_is_a_module_with_targets_whose_sources_are_kno
     }
 
 
-def test_the_environment_keeps_what_was_on_the_path(monkeypatch):
+def test_the_environment_keeps_what_was_on_the_path(node, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
-    assert overlay_env(patch_level=2) == {
+    assert overlay_env(node, patch_level=2) == {
         "PYTHONPATH": os.pathsep.join([str(OVERLAY), "/somewhere"]),
         "WORKBOOK_PATCH_LEVEL": "2",
     }

@@ -30,7 +30,7 @@ def test_a_stack_is_its_lock_and_its_flashinfer_lies_beside_it(world, node):
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["1.0", str(world / "stacks" / "tiny")]
     assert "No module named 'flashinfer_python'" in done.stderr  # it never shares the environment
-    assert not (stack_dir(stack("tiny")) / "tmp").exists()
+    assert not (stack_dir(node, stack("tiny")) / "tmp").exists()
 
 
 def test_a_second_create_does_nothing_and_remove_keeps_what_another_stack_names(world, node):
@@ -55,7 +55,7 @@ def test_a_second_create_does_nothing_and_remove_keeps_what_another_stack_names(
 def test_what_an_interrupted_removal_left_is_no_stack_and_can_be_removed(world, node):
     made(node, "tiny")
     (world / "stacks" / "tiny").rename(world / "stacks" / "tiny.partial")  # as `remove` begins
-    assert stacks.created(stack("tiny")) is None
+    assert stacks.created(node, stack("tiny")) is None
     stacks.remove(node, stack("tiny"))
     assert lies_in(world) == ["flashinfer-python-1.0"]
 
@@ -72,7 +72,7 @@ def test_versions_of_flashinfer_are_folders_and_the_embedded_stack_makes_no_othe
     assert "own environment; none is made" in said
     assert lies_in(world) == ["flashinfer-python-1.0", "flashinfer-python-2.0"]
     assert list(stacks.flashinfer_folders()) == ["1.0", "2.0"]
-    stacks.remove_flashinfer(stack("embedded"), ["2.0"])
+    stacks.remove_flashinfer(node, stack("embedded"), ["2.0"])
     assert lies_in(world) == ["flashinfer-python-1.0"]
 
 
@@ -146,7 +146,7 @@ def test_a_minimal_stack_is_constrained_by_its_lock_and_does_not_pass_for_a_full
     python = stack_python(node, stack("tiny"))
     code = "import pebble; print(pebble.version)"
     assert subprocess.check_output([python, "-c", code], text=True) == "1.0\n"  # 2.0 is the newest
-    assert stacks.created(stack("tiny")) == "minimal"
+    assert stacks.created(node, stack("tiny")) == "minimal"
     with pytest.raises(UsageError, match="Stack tiny is here, but minimal"):
         made(node, "tiny")
     assert "here already, minimal" in made(node, "tiny", minimal=True)
@@ -168,7 +168,7 @@ def test_a_link_is_not_followed(world, node):
     with pytest.raises(UsageError, match="is a link to somewhere else"):
         stacks.remove(node, stack("tiny"))
     with pytest.raises(UsageError, match="is a link to somewhere else"):
-        stacks.remove_flashinfer(stack("tiny"), ["1.0"])
+        stacks.remove_flashinfer(node, stack("tiny"), ["1.0"])
     with pytest.raises(UsageError, match="is a link to somewhere else"):
         made(node, "tiny")
     assert (elsewhere / "keep").read_text() == "mine" and len(list(elsewhere.iterdir())) == 1

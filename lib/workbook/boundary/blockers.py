@@ -41,11 +41,16 @@ def blockers(
         UsageError: unknown entry or architecture, no such file, or the function fails before any tracing.
         WorkbookError: the probe failed.
     """
+    asked = _asked(path, arch, inputs)
+    if inputs is not None:
+        there = node.place(inputs.resolve())
+        node.put(inputs.resolve(), there)
+        asked["inputs_file"] = str(there)
     answer = run_probe(
         node,
         stack,
         "blockers.py",
-        [json.dumps(_asked(path, arch, inputs))],
+        [json.dumps(asked)],
         timeout_s=TIMEOUT_S,
         raw=raw_dir / f"blockers-{path.replace(':', '-')}" if raw_dir else None,
         on_stderr=lambda line: on_layer(line) if _PROGRESS.fullmatch(line) else None,
@@ -68,7 +73,7 @@ def _asked(path: str, arch: str, inputs: Path | None) -> dict[str, Any]:
         raise UsageError(
             f"No file {inputs}.", "It has to define inputs(), which gives the arguments of the call."
         )
-    return {"entry": path, "arch": arch, "inputs_file": str(inputs.resolve())}
+    return {"entry": path, "arch": arch}
 
 
 def _blocker(number: int, layer: dict[str, Any], answer: dict[str, Any], path: str, arch: str) -> Blocker:

@@ -30,7 +30,7 @@ def exec_(context: typer.Context, patch_level: LevelOption = 0, stack: StackOpti
     node = connect("local")
     check_flashinfer(node, versions)
     python = stack_python(node, versions)
-    env = os.environ | overlay_env(versions, patch_level)
+    env = os.environ | overlay_env(node, versions, patch_level)
     # The stack's environment first, so that `python` is the one that has its torch.
     env["PATH"] = os.pathsep.join([os.path.dirname(python), env.get("PATH", "")])  # noqa: PTH120
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):

@@ -23,13 +23,14 @@ NameArgument = Annotated[str, typer.Argument(help="A stack of data/stacks.")]
 @app.command("list")
 def stack_list() -> None:
     """The stacks, their versions, what each is for, and what of them is here."""
+    node = connect(NODE)
     for name in catalog.names(Stack):
         one = catalog.load(Stack, name)
         out.print(
             f"{name:9} torch {one.torch}, flashinfer-python {one.flashinfer}, sglang {one.sglang}: {one.purpose}"
         )
-        if kind := stacks.created(one):
-            folder = stack_dir(one)
+        if kind := stacks.created(node, one):
+            folder = stack_dir(node, one)
             out.print(f"{'':9} created here, {kind}, {size_gb(folder):.2f} GB in {folder}")
     for version, folder in stacks.flashinfer_folders().items():
         out.print(f"FlashInfer {version}: {size_gb(folder):.2f} GB in {folder}")
@@ -68,7 +69,7 @@ def stack_remove(
     stack = catalog.load(Stack, name)
     with _interruptible():
         if flashinfer:
-            stacks.remove_flashinfer(stack, flashinfer, say=out.print)
+            stacks.remove_flashinfer(connect(NODE), stack, flashinfer, say=out.print)
         else:
             stacks.remove(connect(NODE), stack, say=out.print)
 

@@ -2,15 +2,14 @@
 
 import json
 import os
+import shlex
 import signal
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workbook.errors import PatchRefusedError, UsageError, WorkbookError
 from workbook.node.base import Completed, NodeConnection
-from workbook.paths import OVERLAY, stacks_dir
 from workbook.types import Stack
 
 READY = ".ready"  # written into a stack's folder last; without it the stack was never finished
@@ -20,23 +19,26 @@ _HAS_FLASHINFER = (
 )
 
 
-def flashinfer_dir(stack: Stack) -> Path:
-    """The folder of this stack's FlashInfer, which lies beside the environment, not in it.
+def flashinfer_dir(node: NodeConnection, stack: Stack) -> Path:
+    """The folder on the node of this stack's FlashInfer, which lies beside the environment, not in it.
 
     SGLang's server does not start on a CPU where FlashInfer can be imported, and a folder a version makes a
     change of versions a matter of one path.
     """
-    return stacks_dir() / f"flashinfer-python-{stack.flashinfer}"
+    return node.stacks / f"flashinfer-python-{stack.flashinfer}"
 
 
-def how_to_get(stack: Stack) -> str:
+def how_to_get(node: NodeConnection, stack: Stack) -> str:
     """What puts this stack's FlashInfer in its folder."""
-    return f"Run: workbook stack create {stack.name} --flashinfer {stack.flashinfer}"
+    if node.node.kind == "local":
+        return f"Run: workbook stack create {stack.name} --flashinfer {stack.flashinfer}"
+    target, wanted = str(flashinfer_dir(node, stack)), f"flashinfer-python=={stack.flashinfer}"
+    return f"Run there: {shlex.join([node.python, '-m', 'pip', 'install', '--no-deps', '--target', target, wanted])}"
 
 
-def stack_dir(stack: Stack) -> Path:
-    """The folder of this stack's own environment."""
-    return stacks_dir() / stack.name
+def stack_dir(node: NodeConnection, stack: Stack) -> Path:
+    """The folder on the node of this stack's own environment."""
+    return node.stacks / stack.name
 
 
 def stack_python(node: NodeConnection, stack: Stack) -> str:
@@ -47,12 +49,19 @@ def stack_python(node: NodeConnection, stack: Stack) -> str:
     """
     if stack.name == node.node.stack:
         return node.python
-    if not (stack_dir(stack) / READY).is_file():
+    folder = stack_dir(node, stack)
+    if not node.exists(folder / READY):
+        if node.node.kind == "local":
+            raise UsageError(
+                f"Stack {stack.name} is not set up here (looked in {folder}).",
+                f"Run: workbook stack create {stack.name}",
+            )
         raise UsageError(
-            f"Stack {stack.name} is not set up here (looked in {stack_dir(stack)}).",
-            f"Run: workbook stack create {stack.name}",
+            f"Stack {stack.name} is not on node {node.node.name} (looked in {folder}).",
+            f"If its own Python has it, say `stack: {stack.name}` in data/nodes/{node.node.name}.yaml; else make a "
+            f"virtual environment there, install locks/{stack.name}.txt and create the empty file {READY} in it.",
         )
-    return str(stack_dir(stack) / "bin" / "python")
+    return str(folder / "bin" / "python")
 
 
 def check_flashinfer(node: NodeConnection, stack: Stack, *, folder_only: bool = False) -> None:
@@ -65,10 +74,10 @@ def check_flashinfer(node: NodeConnection, stack: Stack, *, folder_only: bool = 
         UsageError: there is none, or the stack was not created.
     """
     python = stack_python(node, stack)
-    if flashinfer_dir(stack).is_dir():
+    if node.exists(flashinfer_dir(node, stack)):
         return
     if not folder_only:
-        asked = node.run([python, "-P", "-c", _HAS_FLASHINFER], timeout_s=60, env=overlay_env(stack))
+        asked = node.run([python, "-P", "-c", _HAS_FLASHINFER], timeout_s=60, env=overlay_env(node, stack))
         if asked.returncode == 0:
             return
     raise _no_flashinfer(node, stack)
@@ -76,18 +85,19 @@ def check_flashinfer(node: NodeConnection, stack: Stack, *, folder_only: bool = 
 
 def _no_flashinfer(node: NodeConnection, stack: Stack) -> UsageError:
     return UsageError(
-        f"FlashInfer {stack.flashinfer} is not on node {node.node.name} (looked in {flashinfer_dir(stack)}).",
-        how_to_get(stack),
+        f"FlashInfer {stack.flashinfer} is not on node {node.node.name} "
+        f"(looked in {flashinfer_dir(node, stack)}).",
+        how_to_get(node, stack),
     )
 
 
-def overlay_env(stack: Stack | None = None, patch_level: int = 0) -> dict[str, str]:
+def overlay_env(node: NodeConnection, stack: Stack | None = None, patch_level: int = 0) -> dict[str, str]:
     """The environment that puts the overlay, and the stack's FlashInfer if it has a folder, on PYTHONPATH."""
-    folders = [str(OVERLAY)]
-    if stack is not None and flashinfer_dir(stack).is_dir():
-        folders.append(str(flashinfer_dir(stack)))
-    if inherited := os.environ.get("PYTHONPATH"):
-        folders += [one for one in inherited.split(os.pathsep) if one not in folders]
+    folders = [str(node.overlay)]
+    if stack is not None and node.exists(flashinfer_dir(node, stack)):
+        folders.append(str(flashinfer_dir(node, stack)))
+    if node.pythonpath:
+        folders += [one for one in node.pythonpath.split(os.pathsep) if one not in folders]
     return {"PYTHONPATH": os.pathsep.join(folders), "WORKBOOK_PATCH_LEVEL": str(patch_level)}
 
 
@@ -118,12 +128,12 @@ def run_probe(
         WorkbookError: it failed, ran out of time or printed no JSON.
     """
     python = stack_python(node, stack)
-    with tempfile.TemporaryDirectory(prefix="workbook-") as scratch:
+    with node.scratch() as scratch:
         # FlashInfer makes its cache folder when imported; a probe leaves none behind.
         environment = {
-            **overlay_env(stack, patch_level),
-            "FLASHINFER_WORKSPACE_BASE": scratch,
-            "SGLANG_CACHE_DIR": scratch,
+            **overlay_env(node, stack, patch_level),
+            "FLASHINFER_WORKSPACE_BASE": str(scratch),
+            "SGLANG_CACHE_DIR": str(scratch),
             **(env or {}),
         }
         # -P: a probe named trace.py must not stand in the way of the standard library's own
@@ -134,7 +144,7 @@ def run_probe(
             on_stderr=on_stderr,
         )
     # A sitecustomize of the user's may print before; the scratch folder means nothing to a reader.
-    answer = done.stdout.strip().rpartition("\n")[2].replace(scratch, "SCRATCH")
+    answer = done.stdout.strip().rpartition("\n")[2].replace(str(scratch), "SCRATCH")
     if raw is not None:
         raw.parent.mkdir(parents=True, exist_ok=True)
         raw.with_name(f"{raw.name}.json").write_text(answer)  # the name may have dots of its own
@@ -152,7 +162,7 @@ def run_probe(
 
 
 def _failure(done: Completed, node: NodeConnection, stack: Stack, script: str) -> WorkbookError:
-    if done.returncode > 128:  # what it wrote last has nothing to do with it
+    if done.returncode - 128 in signal.valid_signals():  # what it wrote last has nothing to do with it
         name = signal.Signals(done.returncode - 128).name
         return WorkbookError(f"{script} on {node.node.name} was ended by {name}.")
     said = (line for line in reversed(done.stderr.splitlines()) if line.strip() and not line.startswith(PART))
@@ -160,7 +170,9 @@ def _failure(done: Completed, node: NodeConnection, stack: Stack, script: str) -
     if "No module named 'flashinfer'" in last:
         return _no_flashinfer(node, stack)
     if "No module named 'torch'" in last:
-        return UsageError(f"torch is not in {done.argv[0]} on node {node.node.name}.", "Run `make setup`.")
+        name_it = f"Name the Python that has it in data/nodes/{node.node.name}.yaml."
+        remedy = "Run `make setup`." if node.node.kind == "local" else name_it
+        return UsageError(f"torch is not in {done.argv[0]} on node {node.node.name}.", remedy)
     for refusal, kind in (("PatchRefused: ", PatchRefusedError), ("TorchTooOld: ", UsageError)):
         if refusal in last:
             return kind(last.partition(refusal)[2])
