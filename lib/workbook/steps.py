@@ -9,9 +9,8 @@ from workbook.boundary.remedies import REMEDIES, compare
 from workbook.boundary.trace import TraceRequest, trace, trace_all
 from workbook.capture.split import split
 from workbook.progress import live, live_line
-from workbook.serving.accuracy import Questions
 from workbook.serving.bench import Plan, SoFar, Target, run_bench
-from workbook.serving.compare import Comparison, arms, in_mode
+from workbook.serving.compare import Comparison, Questions, arms, in_mode
 from workbook.serving.server import Server
 from workbook.serving.telemetry import Telemetry
 from workbook.study import Study
@@ -88,7 +87,7 @@ def compare_servers(study: Study) -> Measurement:
         sides=arms(profile, params.baseline_mode, params.capture_mode, params.patch_level),
         plan=plan,
         questions=Questions(
-            prompts=params.prompts, output_tokens=min(plan.output_tokens, ANSWER_TOKENS), seed=params.seed
+            params.prompts, plan.input_tokens, min(plan.output_tokens, ANSWER_TOKENS), params.seed
         ),
         raw=study.run.raw / "servers",
         run_id=study.run.id,

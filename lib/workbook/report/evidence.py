@@ -100,12 +100,12 @@ def gather(campaign: str, runs: str = "") -> Evidence:
 def served(run: SealedRun) -> Measurement:
     """What one run kept about its servers."""
     return Measurement(
-        serves=_records(run, "serve", ServeOutcome),
-        steps=_records(run, "capture", CaptureStep),
-        points=_records(run, "points", BenchPoint),
-        ends=_records(run, "sweep_ends", SweepEnd),
-        accuracy=_records(run, "accuracy", AccuracyOutcome),
-        samples=_records(run, "telemetry", GpuSample),
+        serves=tuple(_records(run, "serve", ServeOutcome)),
+        steps=tuple(_records(run, "capture", CaptureStep)),
+        points=tuple(_records(run, "points", BenchPoint)),
+        ends=tuple(_records(run, "sweep_ends", SweepEnd)),
+        accuracy=tuple(_records(run, "accuracy", AccuracyOutcome)),
+        samples=tuple(_records(run, "telemetry", GpuSample)),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from workbook.errors import UsageError, WorkbookError
 from workbook.intervals import relative_half_width
 from workbook.node.base import NodeConnection
-from workbook.serving.accuracy import Questions, ask
+from workbook.serving.accuracy import ask, graph_needs_no_logprobs
 from workbook.serving.agreement import Answers
 from workbook.serving.bench import Plan, SoFar, Target, run_bench
 from workbook.serving.gate import gate
@@ -41,6 +41,17 @@ class Arm:
     label: str
     profile: LaunchProfile
     patch_level: int = 0
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What both servers are asked for the accuracy gate: random prompts by seed, `concurrency` of them at once."""
+
+    prompts: int
+    input_tokens: int
+    output_tokens: int
+    seed: int
+    concurrency: int = 16
 
 
 def in_mode(profile: LaunchProfile, mode: CaptureMode) -> LaunchProfile:
@@ -220,12 +231,27 @@ class Comparison:
         return Target(side.label, server.node_url, server.model_path, server.death)
 
     def _ask(self, side: Arm, server: Server, passes: int) -> None:
-        answers = self._answers.setdefault(side.label, [])
+        answers, asked = self._answers.setdefault(side.label, []), self.questions
+        in_graph = any(
+            graph_needs_no_logprobs(server.sglang_version, one.profile.capture_mode) for one in self.sides
+        )
         for number in range(len(answers) + 1, len(answers) + 1 + passes):
             self.say(f"{side.label}: asking the same prompts, pass {number}")
-            name = f"{side.label}, pass {number}"
-            raw = self.raw / "answers" / f"{self.sides.index(side)}-{number}.jsonl"
-            answers.append(ask(self.node, server.node_url, self.questions, name=name, raw=raw))
+            answers.append(
+                ask(
+                    self.node,
+                    server.node_url,
+                    name=f"{side.label}, pass {number}",
+                    raw=self.raw / "answers" / f"{self.sides.index(side)}-{number}.jsonl",
+                    prompts=asked.prompts,
+                    input_tokens=asked.input_tokens,
+                    output_tokens=asked.output_tokens,
+                    concurrency=asked.concurrency,
+                    seed=asked.seed,
+                    order=number,
+                    logprobs=not in_graph,
+                )
+            )
 
     def _judge(self) -> None:
         baseline, candidate = (side.label for side in self.sides)
