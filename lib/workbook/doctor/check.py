@@ -16,12 +16,14 @@ class Asked:
         node: its description.
         stack: the versions that its Python should have.
         locked: package -> version of that stack's lock, names in their normal form.
+        how_to_get: what puts the stack's FlashInfer in a folder of its own there.
         profile: the server that is to run there, if one was named.
     """
 
     node: Node
     stack: Stack
     locked: Mapping[str, str]
+    how_to_get: str
     profile: LaunchProfile | None = None
 
     @property
@@ -37,7 +39,22 @@ class Asked:
     @property
     def env_hint(self) -> str:
         """Where a variable is set for all that runs on the node."""
-        return f"under env: in data/nodes/{self.node.name}.yaml"
+        return f"under env: in {self.description}"
+
+    @property
+    def description(self) -> str:
+        """The file that describes the node."""
+        return f"data/nodes/{self.node.name}.yaml"
+
+    @property
+    def install(self) -> str:
+        """How the locked versions come to the node, or the node to the stack that it has."""
+        own = f"name the stack that it has at stack: in {self.description}"
+        if self.stack.name == "embedded":
+            return f"Run make setup, or {own}."
+        if self.node.kind == "local":
+            return f"Run workbook stack create {self.stack.name}, or {own}."
+        return f"Install locks/{self.stack.name}.txt into the node's Python, or {own}."
 
 
 def ok(name: str, found: str, needed: str = "") -> DoctorCheck:

@@ -11,7 +11,7 @@ from workbook.doctor.check import Asked
 from workbook.doctor.facts import Clock, NodeFacts
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.base import NodeConnection
-from workbook.node.probe import stack_python
+from workbook.node.probe import flashinfer_dir, how_to_get, stack_python
 from workbook.report.text import one_line
 from workbook.types import DoctorCheck, LaunchProfile, Stack
 
@@ -34,8 +34,9 @@ def examine(
         UsageError: the stack was not created, or its Python does not start.
         WorkbookError: a probe failed, or said what cannot be read.
     """
-    asked = Asked(node.node, stack, versions.read_lock(stack), profile)
-    return judge(gather(node, stack, profile), asked)
+    facts = gather(node, stack, profile)
+    locked = versions.read_lock(stack, facts.python)
+    return judge(facts, Asked(node.node, stack, locked, how_to_get(node, stack), profile))
 
 
 def judge(facts: NodeFacts, asked: Asked) -> tuple[DoctorCheck, ...]:
@@ -52,7 +53,7 @@ def gather(node: NodeConnection, stack: Stack, profile: LaunchProfile | None) ->
     """Ask the node."""
     python = stack_python(node, stack)
     clock = compare_clocks(node, python)
-    args = [str(node.stacks), f"--flashinfer={node.stacks / f'flashinfer-python-{stack.flashinfer}'}"]
+    args = [str(node.stacks), f"--flashinfer={flashinfer_dir(node, stack)}"]
     if profile is not None and profile.model.partition(":")[0] != "tiny":
         args.append(f"--model={profile.model}")
     said = _ask(node, python, "doctor_gpus.py") | _ask(node, python, "doctor.py", *args)
@@ -73,6 +74,7 @@ def compare_clocks(node: NodeConnection, python: str) -> Clock:
 
     Raises:
         UsageError: that Python does not start.
+        WorkbookError: it says something else than the time.
     """
     found = []
     for _ in range(ROUND_TRIPS):
@@ -85,8 +87,12 @@ def compare_clocks(node: NodeConnection, python: str) -> Clock:
                 f"The Python {python} of node {node.node.name} does not start: {last or done.returncode}.",
                 f"Name another at python: or venv: in data/nodes/{node.node.name}.yaml.",
             )
+        try:
+            there = float(done.stdout.strip().rpartition("\n")[2])
+        except ValueError as error:
+            raise WorkbookError(f"The Python {python} of node {node.node.name} told no time.") from error
         unsure = max(answered - asked, 0.0) / 2
-        found.append(Clock(ahead_s=float(done.stdout) - asked - unsure, uncertainty_s=unsure))
+        found.append(Clock(ahead_s=there - asked - unsure, uncertainty_s=unsure))
     return min(found, key=lambda clock: clock.uncertainty_s)
 
 

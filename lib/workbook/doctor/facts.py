@@ -110,6 +110,7 @@ class NodeFacts(_Facts):
     ninja: Tool
     cxx: Tool
     link_error: Text | None
+    python: Text
     packages: dict[Annotated[str, AfterValidator(canonicalize_name)], Text]
     flashinfer_folder: Text | None
     torch_cuda: ParsedVersion

@@ -40,14 +40,14 @@ def _visible(name: str, facts: NodeFacts, asked: Asked, needed: str) -> DoctorCh
             name,
             f"{len(there)}, with indices {', '.join(map(str, sorted(there)))}",
             f"GPU {', '.join(map(str, unknown))}, which the node's description names",
-            f"Mend gpus: in data/nodes/{asked.node.name}.yaml.",
+            f"Mend gpus: in {asked.description}.",
         )
     if not facts.visible:
         return failed(
             name,
             f"{len(there)}, all of them hidden by CUDA_VISIBLE_DEVICES",
             "at least one that a program sees",
-            f"Unset CUDA_VISIBLE_DEVICES there, or name indices at gpus: in data/nodes/{asked.node.name}.yaml.",
+            f"Unset CUDA_VISIBLE_DEVICES there, or name indices at gpus: in {asked.description}.",
         )
     kinds = Counter(f"{gpu.name} ({gpu.memory_gib:.1f} GiB)" for gpu in facts.visible)
     hidden = len(facts.gpus) - len(facts.visible)
@@ -66,14 +66,14 @@ def architecture(facts: NodeFacts, asked: Asked) -> DoctorCheck:
             name,
             said,
             f"compute capability {dotted(OLDEST_GPU)} or higher, for FlashInfer",
-            f"Leave that GPU out: gpus: in data/nodes/{asked.node.name}.yaml.",
+            f"Leave that GPU out: gpus: in {asked.description}.",
         )
     if len(found) > 1:
         return warning(
             name,
             said,
             "one architecture",
-            f"Name GPUs of one kind at gpus: in data/nodes/{asked.node.name}.yaml: ranks wait for the slowest.",
+            f"Name GPUs of one kind at gpus: in {asked.description}: ranks wait for the slowest.",
         )
     fp4 = asked.profile is None or "fp4" in (asked.profile.quantization or "")
     if fp4 and found[0] < FP4_GPU:
@@ -99,8 +99,8 @@ def driver(facts: NodeFacts, asked: Asked) -> DoctorCheck:
             name,
             f"{said}; torch {facts.packages['torch']} is a CPU build",
             "a torch that was built for CUDA",
-            f"Run: workbook stack create {'hopper' if asked.stack.name == 'embedded' else asked.stack.name}, "
-            f"and name its Python in data/nodes/{asked.node.name}.yaml.",
+            "Name a stack whose torch has CUDA (--stack; workbook stack list shows them), with its Python at python: "
+            f"in {asked.description}.",
         )
     needed = f"CUDA {facts.torch_cuda}, which torch was built for"
     if runs is None or runs >= facts.torch_cuda:
@@ -139,7 +139,7 @@ def memory(facts: NodeFacts, asked: Asked) -> DoctorCheck:
             "; ".join(map(_held, busy)),
             needed,
             "Wait for them, ask their owners, or name other GPUs at gpus: in "
-            f"data/nodes/{asked.node.name}.yaml. The workbook ends no process that it did not start.",
+            f"{asked.description}. The workbook ends no process that it did not start.",
         )
     least = min(gpu.free_gib for gpu in facts.visible)
     return ok(name, f"{least:.1f} GiB free{' on each' if len(facts.visible) > 1 else ''}", needed)

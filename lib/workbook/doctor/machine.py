@@ -43,16 +43,17 @@ def memory(facts: NodeFacts, asked: Asked) -> DoctorCheck:
 
 
 def folder(found: FolderFacts, asked: Asked) -> DoctorCheck:
-    """The verdict on one folder."""
+    """The verdict on one folder: the work folder, with the caches of every server, or one that else would be used."""
     name = "work folder" if found.purpose == "work" else f"{found.purpose} cache"
     said = f"{found.path}: {found.file_system or 'unknown file system'}, {found.free_gb:.1f} GB free"
-    needed = "writable, executable, on a local disk"
-    if found.purpose != "work":
+    needed, refuse = "writable, executable, on a local disk", failed
+    if found.purpose != "work":  # servers of the workbook keep their caches in the work folder
+        refuse = warning
         move = f"Set {MOVED_BY[found.purpose]} to a folder on a local disk {asked.env_hint}."
     elif asked.node.kind == "local":
         move = "Let WORKBOOK_STACKS name a folder on a local disk."
     else:
-        move = f"Name a folder on a local disk at work: in data/nodes/{asked.node.name}.yaml."
+        move = f"Name a folder on a local disk at work: in {asked.description}."
     for wrong, why in (
         (not found.writable, "not writable"),
         (found.file_system in NETWORK, "on a network file system"),
@@ -60,7 +61,7 @@ def folder(found: FolderFacts, asked: Asked) -> DoctorCheck:
         (found.free_gb < MIN_FREE_GB, "full"),
     ):
         if wrong:
-            return failed(name, f"{said}; {why}", needed, move)
+            return refuse(name, f"{said}; {why}", needed, move)
     if found.free_gb < LOW_FREE_GB:
         return warning(name, said, f"{LOW_FREE_GB:g} GB free", f"Make room there. {move}")
     return ok(name, said, needed)

@@ -25,7 +25,7 @@ def gpus(facts: NodeFacts, asked: Asked, profile: LaunchProfile) -> DoctorCheck:
     count = len(facts.visible)
     if count < profile.tp:
         remedy = (
-            f"Name a node with {profile.tp} GPUs (--node), let gpus: in data/nodes/{asked.node.name}.yaml name more, "
+            f"Name a node with {profile.tp} GPUs (--node), let gpus: in {asked.description} name more, "
             f"or lower tp in data/profiles/{profile.name}.yaml."
         )
         return failed(name, f"{count} to be used", needed, remedy)
@@ -53,7 +53,7 @@ def model(facts: NodeFacts, profile: LaunchProfile) -> DoctorCheck:
             remedy = f"Write it as tiny:hidden=128,layers=2 in data/profiles/{profile.name}.yaml."
             return failed(name, profile.model, "sizes of a tiny model", remedy)
         return ok(name, f"{profile.model}, made there on first use")
-    if facts.model is None or facts.model.path is None:
+    if facts.model is None or not facts.model.path:
         return failed(
             name,
             f"no {profile.model} there",
@@ -77,13 +77,14 @@ def weights(facts: NodeFacts, profile: LaunchProfile) -> DoctorCheck:
     if size is None or profile.load_format == "dummy" or not facts.visible or profile.device == "cpu":
         return not_applicable(name, "the size of its weights is not known here")
     least = min(facts.visible, key=lambda gpu: gpu.memory_gib)
-    share, room = size / profile.tp, least.memory_gib * (profile.memory_fraction or 1.0)
+    fraction = profile.memory_fraction or 1.0
+    share, room = size / profile.tp, least.memory_gib * fraction
     said = f"{size:.1f} GiB of weights, {share:.1f} a GPU of {least.memory_gib:.1f}"
     needed = f"less than {room:.1f} GiB a GPU, with room for the KV cache"
     if share >= room:
         remedy = f"Raise tp in data/profiles/{profile.name}.yaml, or take a smaller or more quantized model."
         return failed(name, said, needed, remedy)
-    if any(share >= gpu.free_gib for gpu in facts.visible):
+    if any(share >= gpu.free_gib * fraction for gpu in facts.visible):
         return warning(
             name, f"{said}, not all of it free", needed, "See the check of GPU memory for who holds it."
         )

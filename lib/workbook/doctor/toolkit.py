@@ -148,7 +148,7 @@ def linker(facts: NodeFacts, asked: Asked) -> DoctorCheck:
             "Make a folder with a link libcuda.so to the driver's libcuda.so.1 (ldconfig -p shows where it is), and "
             f"name the folder at LIBRARY_PATH {asked.env_hint}."
         )
-    return failed(name, facts.link_error, needed, remedy)
+    return failed(name, facts.link_error or "the linker failed without a word", needed, remedy)
 
 
 CHECKS = (nvcc, compiler, ninja, linker)

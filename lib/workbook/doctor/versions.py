@@ -1,5 +1,6 @@
 """What is installed, against the stack's lock."""
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -13,14 +14,15 @@ KERNELS = ("sglang-kernel", "sgl-kernel")  # the second up to SGLang 0.5.9
 SHOWN = 5
 
 
-def read_lock(stack: Stack) -> dict[str, str]:
-    """Package -> version of a stack; where it has no lock, what its description names."""
+def read_lock(stack: Stack, python: str) -> dict[str, str]:
+    """Package -> version of a stack, for this version of Python; where it has no lock, what its description names."""
     lock = LOCKS / f"{stack.name}.txt"
+    lines = lock.read_text().splitlines() if lock.is_file() else []
+    environment = {"python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
     pinned = {}
-    for line in lock.read_text().splitlines() if lock.is_file() else ():
-        name, pin, version = line.partition("==")
-        if pin and not name.startswith("#"):
-            pinned[str(canonicalize_name(name))] = version.strip()
+    for wanted in (Requirement(line) for line in lines if line and not line.startswith("#")):
+        if wanted.marker is None or wanted.marker.evaluate(environment):
+            pinned[str(canonicalize_name(wanted.name))] = str(wanted.specifier).removeprefix("==")
     return pinned | {"torch": stack.torch, FLASHINFER: stack.flashinfer, "sglang": stack.sglang}
 
 
@@ -30,13 +32,13 @@ def same(found: str, locked: str) -> bool:
         one, other = Version(found), Version(locked)
     except InvalidVersion:
         return found == locked
-    return one == other if other.local else one.public == other.public
+    return one == other if other.local else Version(one.public) == other
 
 
 def torch(facts: NodeFacts, asked: Asked) -> DoctorCheck:
     found, needed = facts.packages.get("torch"), asked.locked["torch"]
     if found is None:
-        return failed("torch", "not installed", needed, _install(asked))
+        return failed("torch", "not installed", needed, asked.install)
     return _compared("torch", found, needed, asked)
 
 
@@ -48,7 +50,7 @@ def flashinfer(facts: NodeFacts, asked: Asked) -> DoctorCheck:
             FLASHINFER,
             f"{in_environment}, in the same environment as SGLang",
             f"{needed} in a folder of its own: without a GPU the server does not start beside it",
-            f"Uninstall it there, and run: workbook stack create {asked.stack.name}",
+            f"Uninstall flashinfer-python there. {asked.how_to_get}",
         )
     found = in_environment or facts.flashinfer_folder
     if found is None:
@@ -56,7 +58,7 @@ def flashinfer(facts: NodeFacts, asked: Asked) -> DoctorCheck:
             FLASHINFER,
             "not installed, and no folder of its own",
             needed,
-            f"Run: workbook stack create {asked.stack.name} --flashinfer {needed}",
+            asked.how_to_get,
         )
     where = "" if in_environment else ", in a folder of its own"
     return _compared(FLASHINFER, found, needed, asked, where)
@@ -66,7 +68,7 @@ def sglang(facts: NodeFacts, asked: Asked) -> DoctorCheck:
     found, needed = facts.packages.get("sglang"), asked.locked["sglang"]
     if found is None:
         said = "not installed: no server can be started" + ("" if asked.profile else "; traces work")
-        return (failed if asked.profile else warning)("sglang", said, needed, _install(asked))
+        return (failed if asked.profile else warning)("sglang", said, needed, asked.install)
     return _compared("sglang", found, needed, asked)
 
 
@@ -78,7 +80,7 @@ def kernels(facts: NodeFacts, asked: Asked) -> DoctorCheck:
         )
     found, needed = facts.packages.get(name), asked.locked[name]
     if found is None:
-        return (failed if asked.needs_gpu else warning)(name, "not installed", needed, _install(asked))
+        return (failed if asked.needs_gpu else warning)(name, "not installed", needed, asked.install)
     return _compared(name, found, needed, asked)
 
 
@@ -105,24 +107,14 @@ def others(facts: NodeFacts, asked: Asked) -> DoctorCheck:
         name,
         f"{said}; {', '.join(differing[:SHOWN])}{more}",
         f"locks/{asked.stack.name}.txt",
-        _install(asked),
+        asked.install,
     )
 
 
 def _compared(name: str, found: str, needed: str, asked: Asked, where: str = "") -> DoctorCheck:
     if same(found, needed):
         return ok(name, found + where, needed)
-    return warning(name, found + where, f"{needed}, by the lock of stack {asked.stack.name}", _install(asked))
-
-
-def _install(asked: Asked) -> str:
-    """How the locked versions come to the node, or the node to the stack that it has."""
-    own = f"name the stack that it has at stack: in data/nodes/{asked.node.name}.yaml"
-    if asked.stack.name == "embedded":
-        return f"Run make setup, or {own}."
-    if asked.node.kind == "local":
-        return f"Run workbook stack create {asked.stack.name}, or {own}."
-    return f"Install locks/{asked.stack.name}.txt into the node's Python, or {own}."
+    return warning(name, found + where, f"{needed}, by the lock of stack {asked.stack.name}", asked.install)
 
 
 CHECKS = (torch, flashinfer, sglang, kernels, others)

@@ -12,6 +12,7 @@ import getpass
 import importlib.metadata
 import json
 import os
+import platform
 import re
 import resource
 import shlex
@@ -89,7 +90,7 @@ def compilers() -> dict:
         "nvcc": tool([f"{home}/bin/nvcc", "--version"], r"release (\d+\.\d+)"),
         "nvcc_named_by": named_by,
         "newest_gcc": int(newest[1]) if newest and "clang" not in named else None,
-        "ninja": tool(["ninja", "--version"], r"([\d.]+)"),
+        "ninja": tool(["ninja", "--version"], r"(\d+(?:\.\d+)+)"),
         "cxx": tool([*cxx, "--version"], r"(\d+(?:\.\d+)+)"),
         "link_error": said.strip()[-300:] if status else None,
     }
@@ -257,6 +258,7 @@ def main(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
     facts = {
         **compilers(),
+        "python": platform.python_version(),
         "packages": packages(),
         "flashinfer_folder": flashinfer_in(asked.flashinfer),
         "torch_cuda": torch_cuda(),
