@@ -23,6 +23,8 @@ from workbook.types import (
     ProcessState,
     RemedyOutcome,
     SplitOutcome,
+    Stage,
+    Status,
     TraceOutcome,
 )
 
@@ -77,10 +79,15 @@ def measure_baseline(study: Study, server: Server) -> Measurement:
     return found
 
 
-def compare_servers(study: Study) -> Measurement:
-    """Baseline and candidate, in turns on one node: captures, answers, throughput and latency."""
+def compare_servers(study: Study, split: SplitOutcome) -> Measurement:
+    """Baseline and candidate, in turns on one node: captures, answers, throughput and latency.
+
+    Nothing is started where that can say nothing: on a CPU, which captures nothing, after a rehearsal that stopped.
+    """
     params = study.params
     profile = catalog.load(LaunchProfile, params.profile)
+    if profile.device == "cpu" and split.stages.get(Stage.TRACE) is not Status.OK:
+        return Measurement()
     plan = sweep_plan(params)
     comparison = Comparison(
         node=study.node,

@@ -89,7 +89,7 @@ def piecewise(split: SplitOutcome, found: Measurement) -> tuple[Status, str]:
     rehearsed, said = rehearsal(split)
     compared, more = comparison(found)
     if split.stages.get(Stage.TRACE) is Status.OK and rehearsed is Status.NOT_SUPPORTED_HERE:
-        captured = any(step.label != found.serves[0].label for step in found.steps)
+        captured = len({step.label for step in found.steps}) > 1  # the baseline's, and the candidate's
         rehearsed = Status.OK if captured else rehearsed
     return (rehearsed if rehearsed is not Status.OK else compared), f"{said}\n{more}"
 
@@ -115,6 +115,8 @@ def rehearsal(split: SplitOutcome) -> tuple[Status, str]:
 
 def comparison(found: Measurement) -> tuple[Status, str]:
     """Whether the candidate ran, whether its answers are right, and what it is worth."""
+    if not found.serves:
+        return Status.NOT_SUPPORTED_HERE, "No server was started: there is nothing that it could show here."
     labels = list(dict.fromkeys(serve.label for serve in found.serves))
     bad = next((serve for serve in found.serves if serve.status is not Status.OK), None)
     if bad is not None:

@@ -8,9 +8,14 @@ from workbook import campaign
 from workbook.errors import ParameterError
 from workbook.params import BaselineParams, PatchesParams, PiecewiseParams
 
+BASE = {
+    "campaign": "c", "node": "local", "label": "l", "profile": "tiny-cpu", "capture_mode": "eager", "repeats": 1,
+    "budget_s": 0, "seed": 1,
+}  # fmt: skip
 GOOD = {
     "campaign": "c", "node": "local", "label": "l", "stack": "embedded", "profile": "tiny-cpu", "arch": "sm120",
-    "patch_level": 2, "tp": 1, "capture_mode": "piecewise",
+    "patch_level": 2, "tp": 1, "capture_mode": "piecewise", "baseline_mode": "eager", "concurrencies": "",
+    "repeats": 3, "budget_s": 0, "seed": 1, "prompts": 8,
 }  # fmt: skip
 
 
@@ -23,7 +28,8 @@ GOOD = {
         ({"patch_level": 9}, "patch_level = 9 will not do: an integer from 0 to 4 is allowed."),
         ({"patch_level": 2.0}, "patch_level = 2.0 will not do: an integer from 0 to 4 is allowed."),
         ({"patch_level": True}, "patch_level = True will not do: an integer from 0 to 4 is allowed."),
-        ({"tp": 0}, "tp = 0 will not do: an integer of 1 or more is allowed."),
+        ({"tp": -1}, "tp = -1 will not do: an integer from 0 to 1024 is allowed."),
+        ({"budget_s": -5}, "budget_s = -5 will not do: an integer from 0 to 604800 is allowed."),
         (
             {"node": "locl"},
             "node = 'locl' will not do: No node named 'locl' in data/nodes; did you mean local?",
@@ -78,17 +84,15 @@ def test_a_mended_parameters_cell_is_forgiven():
     [("1,4,16", [1, 4, 16]), (8, [8]), ([1, 2], [1, 2]), ("", []), (" 3 , 5", [3, 5]), ("4,4,1", [4, 1])],
 )
 def test_concurrencies_as_papermill_hands_them_over(given_as, read):
-    base = {"campaign": "c", "node": "local", "label": "l", "profile": "tiny-cpu", "repeats": 1, "seed": 1}
-    assert BaselineParams.check(base | {"concurrencies": given_as}).concurrencies == read
+    assert BaselineParams.check(BASE | {"concurrencies": given_as}).concurrencies == read
 
 
 @pytest.mark.parametrize("wrong", ["1,x", "0", "-1", "²", "9" * 5000, True, 1.5])
 def test_concurrencies_that_will_not_do(wrong):
-    base = {"campaign": "c", "node": "local", "label": "l", "profile": "tiny-cpu", "repeats": 1, "seed": 1}
     with pytest.raises(
         ParameterError, match=r"^concurrencies = .{1,60} will not do: integers from 1 to 65536"
     ):
-        BaselineParams.check(base | {"concurrencies": wrong})
+        BaselineParams.check(BASE | {"concurrencies": wrong})
 
 
 @pytest.mark.parametrize("model", campaign.ORDER, ids=lambda model: model.notebook)

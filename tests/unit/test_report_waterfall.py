@@ -20,10 +20,6 @@ def server(label: str, status: str = "ok", **changes: object) -> ServeOutcome:
     )
 
 
-def test_nothing_captured_is_no_chart() -> None:
-    assert waterfall_chart([], [server("A")]) is None
-
-
 def test_the_failing_shape_of_a_server_that_never_was_ready_is_marked_with_its_reason() -> None:
     found = [*steps("A", "decode", [8, 4]), *steps("A", "piecewise", [64, 32, 16])]
     chart = waterfall_chart(found, [server("A", "dynamo_unsupported")])

@@ -6,12 +6,28 @@ from tests.unit.test_diagnosis import recorded
 from tests.unit.test_store import ENV, point
 from workbook import verdicts
 from workbook.capture.split import capture_reason, judge
-from workbook.types import CaptureMode, ServeOutcome, Stage, Status
+from workbook.report.evidence import Evidence
+from workbook.types import AccuracyOutcome, CaptureMode, Measurement, ServeOutcome, Stage, Status
 
 ALL = [recorded(level, state) for level in range(5) for state in ("cold", "warm")]
 
 
 SERVE = ServeOutcome(profile="tiny-cpu", status=Status.OK, command="x")
+
+
+def measured(points, serve=SERVE):
+    return Measurement(serves=(serve,), points=tuple(points))
+
+
+def evidence(**records):
+    empty = {"runs": [], "outcomes": [], "blockers": [], "remedies": [], "splits": [], "diffs": []}
+    return Here(**(empty | {"baselines": [], "comparisons": []} | records))
+
+
+class Here(Evidence):
+    """Evidence without runs, on the machine of the other tests."""
+
+    env = ENV
 
 
 def bench(concurrency, speed, failed=0):
@@ -20,7 +36,7 @@ def bench(concurrency, speed, failed=0):
 
 def test_baseline_takes_medians_and_names_the_best():
     points = [bench(1, 10.0), bench(1, 30.0), bench(1, 20.0), bench(4, 500.0)]
-    status, told = verdicts.baseline(SERVE, points, ENV)
+    status, told = verdicts.baseline(measured(points), ENV)
     assert status is Status.OK
     assert told.startswith(
         "20 output tokens/s at concurrency 1, at most 500 at concurrency 4; 4 points, 0 failed"
@@ -29,18 +45,18 @@ def test_baseline_takes_medians_and_names_the_best():
 
 
 def test_a_point_with_failed_requests_is_counted_and_not_averaged():
-    _, told = verdicts.baseline(SERVE, [bench(1, 10.0), bench(1, 9000.0, failed=3)], ENV)
-    assert "10 output tokens/s" in told and "3 failed requests" in told
+    _, told = verdicts.baseline(measured([bench(1, 10.0), bench(1, 9000.0, failed=3)]), ENV)
+    assert "10 output tokens/s" in told and "3 failed or short requests" in told
 
 
 def test_no_good_point_is_said():
-    status, told = verdicts.baseline(SERVE, [bench(1, 10.0, failed=1)], ENV)
+    status, told = verdicts.baseline(measured([bench(1, 10.0, failed=1)]), ENV)
     assert status is Status.CRASHED and "No benchmark point" in told
 
 
 def test_the_figures_of_a_server_that_died_do_not_count():
     died = SERVE.model_copy(update={"status": Status.CRASHED, "reason": "was ended by SIGKILL"})
-    status, told = verdicts.baseline(died, [bench(1, 10.0)], ENV)
+    status, told = verdicts.baseline(measured([bench(1, 10.0)], died), ENV)
     assert status is Status.CRASHED and "was ended by SIGKILL: its figures do not count" in told
     assert "tokens/s" not in told
 
@@ -77,7 +93,7 @@ def test_a_level_passes_only_cold_and_warm():
 
 
 def test_a_campaign_without_records_says_so():
-    told = verdicts.campaign([], [], [], [], ENV)
+    told = verdicts.campaign(evidence())
     assert told[:3] == [
         "The unpatched call was not traced.",
         "No patch was tried.",
@@ -87,7 +103,7 @@ def test_a_campaign_without_records_says_so():
 
 
 def test_a_campaign_without_a_passing_level_says_so():
-    told = verdicts.campaign([one for one in ALL if one.patch_level < 4], [], [], [], ENV)
+    told = verdicts.campaign(evidence(outcomes=[one for one in ALL if one.patch_level < 4]))
     assert "Of patch levels 1 to 3 none passes fullgraph." in told
 
 
@@ -113,3 +129,53 @@ def test_a_stage_that_was_not_reached_is_absent_and_capture_is_never_passed():
     assert traced[Stage.CAPTURE] is Status.NOT_SUPPORTED_HERE and reasons[Stage.CAPTURE]
     absent, reasons = judge({"import_error": "ImportError: x", "error": None, "num_gpus": 0}, **kind)
     assert absent == {Stage.IMPORT: Status.NOT_SUPPORTED_HERE} and "ImportError: x" in reasons[Stage.IMPORT]
+
+
+def pair(*, status=Status.OK, points=(), candidate=Status.OK, **changes):
+    serves = [SERVE.model_copy(update={"label": label}) for label in ("eager", "piecewise")]
+    serves[1] = serves[1].model_copy(update={"status": candidate} | changes)
+    gate = AccuracyOutcome(
+        baseline="eager", candidate="piecewise", status=status, reason="the reason", noise=(), compared=()
+    )
+    return Measurement(serves=tuple(serves), points=tuple(points), accuracy=(gate,))
+
+
+def turns(speeds):
+    return [
+        bench(8, speed).model_copy(update={"label": label, "repeat": repeat})
+        for repeat, pair in enumerate(speeds)
+        for label, speed in zip(("eager", "piecewise"), pair, strict=True)
+    ]
+
+
+def test_wrong_answers_come_before_any_speed():
+    found = pair(status=Status.WRONG_OUTPUT, points=turns([(100.0, 200.0 + n) for n in range(5)]))
+    status, told = verdicts.comparison(found)
+    assert status is Status.WRONG_OUTPUT
+    assert told.index("are wrong: the reason") < told.index("times at concurrency 8")
+
+
+def test_what_a_candidate_is_worth_is_said_with_its_interval():
+    status, told = verdicts.comparison(pair(points=turns([(100.0, 149.0 + n / 2) for n in range(5)])))
+    assert status is Status.OK
+    assert "piecewise reached 1.50 times at concurrency 8 (1.49 to 1.51) the throughput of eager" in told
+
+
+def test_no_difference_is_said_to_be_none():
+    _, told = verdicts.comparison(pair(points=turns([(100.0, 99.0), (100.0, 101.0)] * 3)))
+    assert "No difference seen at concurrency 8." in told
+
+
+def test_a_candidate_that_died_is_named_with_its_decisive_line():
+    found = pair(
+        candidate=Status.DYNAMO_UNSUPPORTED,
+        reason="ended before it was ready",
+        decisive_line="Unsupported: x",
+    )
+    status, told = verdicts.comparison(found)
+    assert status is Status.DYNAMO_UNSUPPORTED
+    assert told == "The server piecewise ended before it was ready (Unsupported: x)."
+
+
+def test_without_servers_nothing_is_claimed():
+    assert verdicts.comparison(Measurement())[0] is Status.NOT_SUPPORTED_HERE

@@ -23,8 +23,10 @@ def environment(env: EnvSnapshot) -> Table:
     return environment_table(env, PACKAGES)
 
 
-def servers(found: Measurement) -> Table:
+def servers(found: Measurement) -> Displayed:
     """How each server started, what it took, and what it left behind."""
+    if not found.serves:
+        return Markup("<p>No server was started.</p>")
     rows = tuple(
         (
             serve.label or serve.profile,
@@ -113,8 +115,10 @@ def _caveats(found: Measurement, end: SweepEnd) -> list[str]:
 
 def capture(found: Measurement, env: EnvSnapshot, when: datetime) -> Displayed:
     """The captured shapes in order against time."""
+    if not found.steps:
+        return Markup("<p>No server captured a CUDA graph.</p>")
     chart = waterfall_chart(found.steps, found.serves, caption=caption(found, env, when))
-    return chart or Markup("<p>No server captured a CUDA graph.</p>")
+    return chart
 
 
 def telemetry(found: Measurement) -> Displayed:

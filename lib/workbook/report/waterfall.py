@@ -21,17 +21,15 @@ Panel = tuple[str, str, int]  # label, phase, rank
 
 def waterfall_chart(
     steps: Sequence[CaptureStep], serves: Sequence[ServeOutcome], *, caption: str = ""
-) -> Figure | None:
-    """One panel a server, phase and rank; None where nothing was captured.
+) -> Figure:
+    """One panel a server, phase and rank.
 
     Args:
-        steps: in the order of their logs.
+        steps: in the order of their logs; at least one.
         serves: the servers; one that failed marks the last shape of its capture as the one that failed.
         caption: model, hardware, versions, date.
     """
     panels = {panel: list(found) for panel, found in groupby(steps, key=_panel)}
-    if not panels:
-        return None
     never_ready = {
         serve.label: serve for serve in serves if serve.status is not Status.OK and not serve.ready_s
     }
