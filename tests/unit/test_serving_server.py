@@ -3,12 +3,15 @@
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import psutil
@@ -18,11 +21,12 @@ import typer
 from tests.processes import running
 from workbook import serving
 from workbook.cli import app
-from workbook.errors import WorkbookError
+from workbook.errors import UsageError, WorkbookError
 from workbook.node.local import LocalConnection
+from workbook.serving.caches import FOLDERS
 from workbook.serving.log import decisive_line, new_lines, printable
-from workbook.serving.server import Server, how_it_ended, installed_sglang, is_healthy
-from workbook.types import LaunchProfile, Node, Status
+from workbook.serving.server import PortTakenError, Server, how_it_ended, installed_sglang, is_healthy
+from workbook.types import CaptureMode, LaunchProfile, Node, Status
 
 FAKE = Path(__file__).parents[1] / "data" / "fake_sglang"
 
@@ -48,10 +52,11 @@ def started(tmp_path: Path) -> Iterator[Started]:
     assert started.alive() == []  # whatever the test was about
 
 
-def profile(started: Started, mode: str = "") -> LaunchProfile:
+def profile(started: Started, mode: str = "", **env: str) -> LaunchProfile:
     return LaunchProfile(
         name="fake", description="", model="org/model", concurrencies=(1,), input_tokens=8, output_tokens=8,
-        env={"FAKE_SERVER": mode, "FAKE_PIDS": str(started.file)},
+        device="cpu", capture_mode=CaptureMode.EAGER,
+        env={"FAKE_SERVER": mode, "FAKE_PIDS": str(started.file), "HF_HUB_OFFLINE": "0"} | env,
     )  # fmt: skip
 
 
@@ -59,12 +64,12 @@ def test_a_server_answers_inside_and_is_gone_after(
     node: LocalConnection, started: Started, tmp_path: Path
 ) -> None:
     told: list[str] = []
-    with Server(node, profile(started), log=tmp_path / "log", on_line=told.append) as server:
+    with Server(node, profile(started), log=tmp_path / "log", on_progress=told.append) as server:
         assert urlopen(f"{server.url}/health").status == 200
         assert len(started.alive()) == 2
         assert server.outcome.status is Status.OK and 0 < (server.outcome.ready_s or 0) < 30
     assert not is_healthy(server.url)
-    assert "loading weights" in told  # without its colour codes
+    assert told == ["importing SGLang", "ready"]
     assert 0.005 < (server.outcome.peak_rss_gb or 0) < 1
     assert server.outcome.command == server.command and f"--port {server.port}" in server.command
 
@@ -74,8 +79,9 @@ def test_the_peak_memory_is_that_of_the_whole_tree(
 ) -> None:
     with Server(node, profile(started), log=tmp_path / "log") as server:
         seen = sum(psutil.Process(pid).memory_info().rss for pid in started.alive())
-        time.sleep(1)
-    assert (server.outcome.peak_rss_gb or 0) * 1e9 >= seen
+        time.sleep(2)
+    # the kernel counts pages in batches, so that two looks differ by a little
+    assert (server.outcome.peak_rss_gb or 0) * 1e9 >= 0.95 * seen
 
 
 def test_a_server_that_dies_at_start_gives_the_line_that_decides(
@@ -108,7 +114,10 @@ def test_a_server_that_is_not_ready_in_time_is_stopped(
     node: LocalConnection, started: Started, tmp_path: Path
 ) -> None:
     server = Server(node, profile(started, "never ready"), log=tmp_path / "log", ready_timeout_s=1.5)
-    with pytest.raises(WorkbookError, match=r"was not ready after 1.5 s: loading weights"), server:
+    with (
+        pytest.raises(WorkbookError, match=r"was not ready after 1.5 s \(ready\): .*The server is fired up"),
+        server,
+    ):
         pytest.fail("a starting server was taken for ready")
     assert server.outcome.status is Status.TIMEOUT
 
@@ -120,7 +129,7 @@ def test_a_server_that_dies_later_is_on_record(
         assert server.death() is None
         time.sleep(3)
         assert "ended with exit status 1 after it was ready: OutOfMemoryError" in (server.death() or "")
-    assert server.outcome.status is Status.CRASHED
+    assert server.outcome.status is Status.OOM
     assert server.outcome.decisive_line == "OutOfMemoryError: CUDA out of memory"
     assert "after it was ready" in server.outcome.reason and server.outcome.ready_s is not None
 
@@ -141,6 +150,192 @@ def test_an_error_inside_stops_the_server_and_comes_through(
 ) -> None:
     with pytest.raises(KeyboardInterrupt), Server(node, profile(started), log=tmp_path / "log"):
         raise KeyboardInterrupt
+
+
+def test_the_way_to_readiness_is_told_in_words(
+    node: LocalConnection, started: Started, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    asked = profile(started, "captures")
+    with Server(node, asked, log=tmp_path / "log", label="here", on_progress=told.append) as server:
+        pass
+    assert told == [
+        "importing SGLang",
+        "starting its processes",
+        "joining its ranks",
+        "loading weights, 94.10 GB left",
+        "loading weights, 1 of 2 shards, 94.10 GB left",
+        "weights loaded, 50.00 GB left",
+        "allocating the KV cache, 50.00 GB left",
+        "capturing decode graphs, 9.50 GB left",
+        "capturing decode graphs, 1 of 2 sizes, 8 requests, 9.4 GB left",
+        "capturing decode graphs, 2 of 2 sizes, 4 requests, 9.1 GB left",
+        "decode graphs captured, 8.25 GB left",
+        "warming up, 8.25 GB left",
+        "ready, 8.25 GB left",
+    ]
+    assert [(step.label, step.num_tokens) for step in server.capture_steps] == [("here", 8), ("here", 4)]
+    assert server.outcome.graph_memory_gb == 1.25 and 0.05 < (server.outcome.capture_s or 0) < 5
+    assert all(
+        re.match(r"\d{4}-\d\d-\d\dT[\d:.]{12}Z ", line) for line in server.log.read_text().splitlines()
+    )
+
+
+def test_a_capture_that_dies_is_on_record_with_its_cause(
+    node: LocalConnection, started: Started, tmp_path: Path
+) -> None:
+    server = Server(node, profile(started, "dies in capture"), log=tmp_path / "log", patch_level=0, label="x")
+    with pytest.raises(WorkbookError, match=r"before it was ready: torch\._dynamo\.exc\.Unsupported"), server:
+        pytest.fail("a dead server was taken for ready")
+    assert server.outcome.status is Status.DYNAMO_UNSUPPORTED
+    assert [step.num_tokens for step in server.capture_steps] == [8, 4]
+    assert (server.outcome.label, server.outcome.sglang, server.outcome.patch_level) == ("x", "0.5.23", 0)
+
+
+def test_a_server_that_says_nothing_hangs(node: LocalConnection, started: Started, tmp_path: Path) -> None:
+    server = Server(node, profile(started, "hangs"), log=tmp_path / "log", silence_s=1.5)
+    with (
+        pytest.raises(WorkbookError, match=r"said nothing for 1\.5 s \(importing SGLang\): loading weights"),
+        server,
+    ):
+        pytest.fail("a hanging server was taken for ready")
+    assert server.outcome.status is Status.TIMEOUT and server.outcome.ready_s is None
+
+
+def test_a_compiler_at_work_is_no_silence(node: LocalConnection, started: Started, tmp_path: Path) -> None:
+    """Kernels are built in silence; the watcher names the compilers that it sees."""
+    compiler = tmp_path / "cicc"
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", compiler)
+    told: list[str] = []
+    asked = profile(started, "compiles", FAKE_COMPILER=str(compiler))
+    with Server(node, asked, log=tmp_path / "log", silence_s=4, on_progress=told.append):
+        pass
+    assert "importing SGLang: building kernels (1 cicc)" in told
+
+
+def crash(node: LocalConnection, asked: LaunchProfile, log: Path, kill: Callable[[], None]) -> float:
+    """Seconds from a kill until `death` tells of it."""
+    with Server(node, asked, log=log) as server:
+        time.sleep(1.5)  # until the watcher has seen the processes
+        kill()
+        began = time.monotonic()
+        while server.death() is None:
+            assert time.monotonic() < began + 20, "the death was not noticed"
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+
+def test_a_crash_is_noticed_within_two_seconds(
+    node: LocalConnection, started: Started, tmp_path: Path
+) -> None:
+    def kill() -> None:
+        os.kill(started.alive()[0], signal.SIGKILL)
+
+    assert crash(node, profile(started), tmp_path / "log", kill) < 2
+
+
+def test_a_rank_that_dies_while_the_launcher_hangs_is_noticed_within_two_seconds(
+    node: LocalConnection, started: Started, tmp_path: Path
+) -> None:
+    def kill() -> None:
+        os.kill(started.alive()[1], signal.SIGKILL)
+
+    log = tmp_path / "log"
+    assert crash(node, profile(started), log, kill) < 2
+    line, _ = decisive_line(log)
+    assert re.search(r"error: .* \(process \d+\) ended, and the server went on without it", line)
+
+
+def test_a_rank_that_dies_before_the_server_is_ready_ends_the_wait(
+    node: LocalConnection, started: Started, tmp_path: Path
+) -> None:
+    server = Server(node, profile(started, "never listens, rank dies"), log=tmp_path / "log")
+    with (
+        pytest.raises(WorkbookError, match="ended with exit status 70 before it was ready: workbook: error"),
+        server,
+    ):
+        pytest.fail("a dead server was taken for ready")
+    assert server.outcome.status is Status.CRASHED
+
+
+def test_a_port_that_was_taken_meanwhile_is_changed_once(
+    node: LocalConnection, started: Started, tmp_path: Path
+) -> None:
+    server = Server(node, profile(started), log=tmp_path / "server.log")
+    taken = server.port
+    with socket.create_server(("127.0.0.1", taken)), server:
+        assert server.port != taken and server.url.endswith(f":{server.port}")
+        assert f"--port {server.port}" in server.command == server.outcome.command
+        assert urlopen(f"{server.url}/health").status == 200
+    assert "in use" in (tmp_path / f"server-port-{taken}.log").read_text()
+    assert server.outcome.status is Status.OK and server.outcome.left_behind == ()
+
+
+def test_another_server_at_the_port_is_not_taken_for_this_one(
+    node: LocalConnection, started: Started, tmp_path: Path
+) -> None:
+    other = Started(tmp_path / "other")
+    other.file.parent.mkdir()
+    port = node.free_port()
+    with Server(node, profile(started), log=tmp_path / "log", port=port) as server:
+        late = Server(node, profile(other), log=tmp_path / "other" / "log")
+        late._choose_port(port)  # as if it had been free a moment ago
+        late._port_is_given = True
+        with pytest.raises(PortTakenError, match=f"Port {port} was taken by another process"), late:
+            pytest.fail("the other server was taken for this one")
+        assert server.death() is None and is_healthy(server.url)
+        assert late.outcome.left_behind == ()
+    assert other.alive() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": "/models/none"}, r"Node here has no model folder /models/none\. Name one"),
+        ({"model": "./none"}, "has no model folder ./none"),
+        ({"model": "~/none"}, r"has no model folder ~/none\. No shell expands ~"),
+        (
+            {"model": "org/none", "env": {"HF_HUB_OFFLINE": "1"}},
+            "has no model 'org/none'.*HF_HUB_OFFLINE is set",
+        ),
+        ({"device": "cuda"}, "Profile fake wants 1 GPU .*and node here has no GPU"),
+        ({"device": "cuda", "tp": 4}, "Profile fake wants 4 GPUs .*and node here has no GPU"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(
+    node: LocalConnection, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    asked = profile(Started(tmp_path)).model_copy(update=changes)
+    with pytest.raises(UsageError, match=said):
+        Server(node, asked, log=tmp_path / "log")
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_port_that_is_in_use_is_refused(node: LocalConnection, started: Started, tmp_path: Path) -> None:
+    started.file.write_text("[]")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"Port {port} of node here is in use"):
+            Server(node, profile(started), log=tmp_path / "log", port=port)
+
+
+def test_every_level_and_stack_has_caches_of_its_own_that_a_profile_may_change(
+    node: LocalConnection, started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKBOOK_STACKS", str(tmp_path / "stacks"))
+    seen = []
+    for level in (0, 4):
+        told = tmp_path / f"env-{level}"
+        asked = profile(started, FAKE_ENV=str(told), TRITON_CACHE_DIR="/elsewhere")
+        with Server(node, asked, log=tmp_path / f"log-{level}", patch_level=level):
+            seen.append(json.loads(told.read_text()))
+    for name in FOLDERS.keys() - {"TRITON_CACHE_DIR"}:
+        folders = [Path(env[name]) for env in seen]
+        assert [folder.parent for folder in folders] == [
+            tmp_path / "stacks" / "caches" / "embedded-sglang-0.5.23" / f"level-{level}" for level in (0, 4)
+        ]
+    assert {env["TRITON_CACHE_DIR"] for env in seen} == {"/elsewhere"}
+    assert [env.get("WORKBOOK_PATCH_LEVEL") for env in seen] == [None, "4"]
 
 
 @pytest.mark.slow

@@ -1,27 +1,37 @@
 """One SGLang server's life: started on a node, watched until it is ready, stopped with all its processes."""
 
+import re
 import signal
-import socket
-import threading
 import time
+import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 from urllib.request import ProxyHandler, build_opener
 
-import psutil
-
-from workbook.errors import WorkbookError
+from workbook.errors import UsageError, WorkbookError
 from workbook.node.base import NodeConnection, Process
-from workbook.serving.launch import pasteable, server_argv, server_env
-from workbook.serving.log import decisive_line, new_lines, printable, where
+from workbook.node.probe import stack_python
+from workbook.serving import footprint
+from workbook.serving.capture_log import read_capture
+from workbook.serving.checks import check_model, installed_sglang, usable_gpus
+from workbook.serving.command import Command, server_command
+from workbook.serving.log import decisive_line, failure_status, new_lines, printable, unstamped, where
+from workbook.serving.progress import Progress
 from workbook.serving.tiny_model import resolve_model
-from workbook.types import LaunchProfile, ServeOutcome, Status
+from workbook.types import CaptureStep, LaunchProfile, ServeOutcome, Stack, Status
 
 POLL_S = 0.25
-SAMPLE_S = 0.5
+PORT_TAKEN = re.compile(r"(?i)address already in use|EADDRINUSE")
+PEAK = re.compile(r"workbook: peak resident memory ([\d.]{1,12}) GB$")
+
+
+class PortTakenError(WorkbookError):
+    """Another process took the port after it was chosen, and before the server listened."""
 
 
 class Server:
@@ -30,18 +40,23 @@ class Server:
     Args:
         node: where it runs.
         profile: what it is launched with.
-        log: a new file for its output.
+        log: a new file for its output, each line with its time of arrival.
         patch_level: the patch level it runs under.
         tp: tensor-parallel size, where it is not the profile's.
+        label: what the records call it.
+        stack: whose Python runs it; the node's own where left out.
+        port: of the node's loopback interface; a free one where left out.
         ready_timeout_s: seconds until it has to answer.
-        on_line: called with each line of its log until it is ready.
+        silence_s: seconds without a word, while it is not ready, that count as a hang.
+        on_progress: called with a few words on how far it is, whenever they change, until it is ready.
 
-    `outcome` tells at any time how it went so far, also after a failed start; the peak memory, at the end.
+    `url` is the server's address from here and `node_url` from the node, `outcome` tells at any time how it went so
+    far, also after a failed start; what it captured, its memory and what it left behind, at the end.
 
     Raises:
-        UsageError: the node's SGLang cannot do what the profile asks.
-        WorkbookError: there is no SGLang on the node, or `log` is there already; on entry: the server died,
-            or was not ready in time.
+        UsageError: the node's SGLang cannot do what the profile asks; the model, the GPUs or the port are not there.
+        WorkbookError: there is no SGLang on the node, or `log` is there already; on entry: the server died, said
+            nothing for too long, or was not ready in time.
     """
 
     def __init__(
@@ -52,42 +67,61 @@ class Server:
         log: Path,
         patch_level: int = 0,
         tp: int | None = None,
-        ready_timeout_s: float = 600.0,
-        on_line: Callable[[str], None] | None = None,
+        label: str = "",
+        stack: Stack | None = None,
+        port: int | None = None,
+        ready_timeout_s: float = 3600.0,
+        silence_s: float = 600.0,
+        on_progress: Callable[[str], None] | None = None,
     ) -> None:
         if log.exists():
             raise WorkbookError(f"{log} is there already.", "Give every server a log of its own.")
-        self.node, self.log, self.ready_timeout_s = node, log, ready_timeout_s
-        self._on_line = on_line or (lambda line: None)
-        self.sglang_version = installed_sglang(node, node.python)
+        self.node, self.profile, self.log = node, profile, log
+        self.ready_timeout_s, self.silence_s = ready_timeout_s, silence_s
+        self._on_progress = on_progress or (lambda words: None)
+        self._stack, self._patch_level, self._tp = stack, patch_level, tp
+        self._port_is_given = port is not None
+        self._tag = uuid.uuid4().hex
+        self._python = stack_python(node, stack) if stack else node.python
+        self.sglang_version = installed_sglang(node, self._python)
         self.model_path = resolve_model(node, profile)
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._argv = server_argv(
-            profile,
-            self.sglang_version,
-            python=node.python,
-            model_path=self.model_path,
-            port=self.port,
-            tp=tp,
+        self.outcome = ServeOutcome(
+            profile=profile.name,
+            status=Status.OK,
+            command="",
+            label=label,
+            patch_level=patch_level,
+            sglang=self.sglang_version,
         )
-        self._env = server_env(profile, patch_level=patch_level, pythonpath=node.node.env.get("PYTHONPATH"))
-        self.command = pasteable(self._argv, self._env)
-        self.outcome = ServeOutcome(profile=profile.name, status=Status.OK, command=self.command)
+        self._choose_port(port)
+        check_model(node, self._python, self.model_path, self._command.env)
+        self._before = footprint.take(node, self.port, self._tag)
+        if not self._before.port_free:
+            raise UsageError(f"Port {self.port} of node {node.node.name} is in use.", "Choose another one.")
+        self._gpus = usable_gpus(node, profile, tp or profile.tp, [*self._before.gpu_gb], self._command.env)
         self._process: Process | None = None
-        self._memory: PeakMemory | None = None
+        self._open = ExitStack()
+
+    @property
+    def command(self) -> str:
+        """What runs, ready to paste into a shell of the node."""
+        return self._command.pasteable
+
+    @property
+    def capture_steps(self) -> tuple[CaptureStep, ...]:
+        """The shapes that it captured, as far as its log has them."""
+        return read_capture(self.log, self.outcome.label).steps if self.log.exists() else ()
 
     def __enter__(self) -> Self:
-        started = time.monotonic()
         try:
-            self._process = self.node.start(self._argv, log=self.log, env=self._env)
-            if self.node.node.kind == "local":
-                self._memory = PeakMemory(self._process.pid)
-            self._wait_until_ready(self._process, started + self.ready_timeout_s)
-        except BaseException:
+            self._start()
+        except PortTakenError:
             self._stop()
-            raise
-        self._note(ready_s=time.monotonic() - started)
+            if self._port_is_given:
+                raise
+            self.log.rename(self.log.with_name(f"{self.log.stem}-port-{self.port}{self.log.suffix}"))
+            self._choose_port(None)
+            self._start()
         return self
 
     def __exit__(
@@ -98,23 +132,78 @@ class Server:
 
     def death(self) -> str | None:
         """How the server came to its end after it was ready, with its decisive line; None while it lives."""
-        status = self._process.poll() if self._process else None
+        try:
+            status = self._process.poll() if self._process else None
+        except WorkbookError as error:
+            return self._note_failure(Status.CRASHED, f"was lost after it was ready ({error})", None)
         if status is None:
             return None
-        return self._note_failure(Status.CRASHED, f"{how_it_ended(status)} after it was ready", status)
+        return self._note_failure(
+            failure_status(self.log), f"{how_it_ended(status)} after it was ready", status
+        )
+
+    def _choose_port(self, port: int | None) -> None:
+        self.port = port or self.node.free_port()
+        self.node_url = self.url = f"http://127.0.0.1:{self.port}"
+        self._command: Command = server_command(
+            self.node,
+            self.profile,
+            sglang_version=self.sglang_version,
+            python=self._python,
+            model_path=self.model_path,
+            port=self.port,
+            patch_level=self._patch_level,
+            tp=self._tp,
+            stack=self._stack,
+        )
+        self._note(command=self._command.pasteable)
+
+    def _start(self) -> None:
+        started = time.monotonic()
+        watch = [self.node.python, "-I", "-S", str(self.node.probes / "watch.py"), "--"]
+        env = self._command.env | {footprint.TAG: self._tag}
+        try:
+            self._process = self.node.start(
+                [*watch, *self._command.argv], log=self.log, env=env, stamped=True
+            )
+            self.url = self._open.enter_context(self.node.reach(self.port))
+            self._wait_until_ready(self._process, started + self.ready_timeout_s)
+        except PortTakenError:
+            raise
+        except BaseException:
+            self._stop()
+            raise
+        self._note(ready_s=time.monotonic() - started)
 
     def _wait_until_ready(self, process: Process, deadline: float) -> None:
-        lines = new_lines(self.log)
+        lines, progress, heard, words = new_lines(self.log), Progress(), time.monotonic(), ""
+        # a server that is told to be quiet does not say that it is ready
+        quiet = "--log-level" in self._command.argv
         while True:
-            ready, status = is_healthy(self.url), process.poll()
+            status = process.poll()  # before the lines: what it wrote last is among them then
             for line in iter(lines.__next__, None):
-                self._on_line(printable(line))
+                text, heard = unstamped(line), time.monotonic()
+                if PORT_TAKEN.search(text):
+                    self._before = replace(self._before, port_free=False)
+                    raise PortTakenError(
+                        f"Port {self.port} was taken by another process before the server listened there: "
+                        f"{printable(text)}.",
+                        f"Choose another one; the server's own words are in {self.log}.",
+                    )
+                if progress.read(text) != words:
+                    words = progress.words
+                    self._on_progress(words)
             if status is not None:
-                self._fail(Status.CRASHED, f"{how_it_ended(status)} before it was ready", status)
-            if ready:
+                self._fail(failure_status(self.log), f"{how_it_ended(status)} before it was ready", status)
+            # without its own word, who answers may be another server that took the port
+            if (progress.ready or quiet) and is_healthy(self.url):
                 return
             if time.monotonic() > deadline:
-                self._fail(Status.TIMEOUT, f"was not ready after {self.ready_timeout_s:g} s")
+                self._fail(
+                    Status.TIMEOUT, f"was not ready after {self.ready_timeout_s:g} s ({progress.words})"
+                )
+            if time.monotonic() > heard + self.silence_s:
+                self._fail(Status.TIMEOUT, f"said nothing for {self.silence_s:g} s ({progress.words})")
             time.sleep(POLL_S)
 
     def _fail(self, status: Status, reason: str, exit_status: int | None = None) -> NoReturn:
@@ -132,66 +221,28 @@ class Server:
         return f"{reason}: {where(self.log, or_last=not killed)}"
 
     def _stop(self) -> None:
-        if self._memory is not None:
-            self._note(peak_rss_gb=self._memory.stop())
-        if self._process is not None:
-            self._process.stop()
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        process.stop()
+        self._open.close()
+        capture = read_capture(self.log)
+        self._note(
+            capture_s=capture.seconds,
+            graph_memory_gb=capture.graph_memory_gb,
+            peak_rss_gb=peak_memory(self.log),
+            left_behind=footprint.left_behind(self.node, self.port, self._tag, self._before, self._gpus),
+        )
 
     def _note(self, **changes: object) -> None:
         self.outcome = self.outcome.model_copy(update=changes)
 
 
-class PeakMemory:
-    """The peak of a process tree's resident memory, sampled from a thread.
-
-    Pages that processes share are counted once for each of them.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
-        self._peak = 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-
-    def _sample(self) -> None:
-        while not self._ended.is_set():
-            try:
-                tree = [self._root, *self._root.children(recursive=True)]
-            except psutil.NoSuchProcess:
-                return
-            self._peak = max(self._peak, sum(map(resident_bytes, tree)))
-            self._ended.wait(SAMPLE_S)
-
-    def stop(self) -> float:
-        """End the sampling; the peak in GB (10^9 bytes)."""
-        self._ended.set()
-        self._thread.join()
-        return self._peak / 1e9
-
-
-def resident_bytes(process: psutil.Process) -> int:
-    """Resident memory in bytes; 0 for a process that ended meanwhile."""
-    try:
-        return int(process.memory_info().rss)
-    except psutil.NoSuchProcess:
-        return 0
-
-
-def installed_sglang(node: NodeConnection, python: str) -> str:
-    """The version of SGLang that a Python of the node has.
-
-    Raises:
-        WorkbookError: it has none.
-    """
-    ask = "from importlib.metadata import version; print(version('sglang'))"
-    done = node.run([python, "-P", "-c", ask], timeout_s=60)
-    if done.returncode != 0:
-        raise WorkbookError(
-            f"The Python {python} of node {node.node.name} has no sglang.",
-            f"Install it there, or name another Python in data/nodes/{node.node.name}.yaml.",
-        )
-    return done.stdout.strip().rpartition("\n")[2]
+def peak_memory(log: Path) -> float | None:
+    """The peak of the resident memory of all processes in GB (10^9 bytes), as the watcher told at the end."""
+    with log.open(errors="replace", newline="\n") as lines:
+        told = [found for line in lines if (found := PEAK.match(unstamped(line).rstrip()))]
+    return float(told[-1][1]) if told else None
 
 
 def how_it_ended(status: int) -> str:
@@ -206,13 +257,6 @@ def signal_of(status: int) -> str | None:
         return signal.Signals(-status if status < 0 else status - 128).name
     except ValueError:
         return None
-
-
-def free_port() -> int:
-    """A TCP port that nothing listens on at the moment."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def is_healthy(url: str) -> bool:
