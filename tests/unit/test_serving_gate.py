@@ -9,7 +9,7 @@ import pytest
 from tests.simulated_answers import TOKENS, one_pass
 from workbook.errors import UsageError
 from workbook.serving.agreement import Answer, Answers
-from workbook.serving.gate import COARSEST, gate, ignores_context, shuffled_share
+from workbook.serving.gate import gate, ignores_context, shuffled_share
 from workbook.types import AccuracyOutcome, Status
 
 
@@ -31,7 +31,7 @@ def test_a_candidate_that_is_the_baseline_passes(noise: float) -> None:
     outcome = judged(noise, {})
     assert outcome.status is Status.OK, outcome.reason
     assert len(outcome.noise) == 3 and len(outcome.compared) == 6
-    assert "0.01 of the answers, wrong from the start, would have been refused" in outcome.reason
+    assert "1 of 100 answers wrong from the start would have been refused" in outcome.reason
     diverged = [one is not None for found in outcome.noise for one in found.first_divergence]
     assert any(diverged) == (noise > 0)  # the baseline itself differs from itself, and that is no fault
 
@@ -65,7 +65,7 @@ def test_rounding_in_another_order_is_no_error_even_if_the_baseline_never_varies
 def test_a_baseline_too_noisy_for_a_verdict_says_so() -> None:
     outcome = judged(3.0, {"corrupted": 0.02})
     assert outcome.status is Status.NOT_SUPPORTED_HERE
-    assert f"{COARSEST:.0%} of its answers wrong" in outcome.reason
+    assert "one answer in ten wrong" in outcome.reason
 
 
 def test_without_logprobs_tokens_alone_are_judged() -> None:

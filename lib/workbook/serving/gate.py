@@ -34,6 +34,7 @@ RATES
 
 from collections.abc import Sequence
 from itertools import combinations, pairwise, product
+from math import ceil
 from statistics import median
 
 import numpy as np
@@ -50,9 +51,8 @@ FACTOR = 4.0
 ROUNDING = 0.25
 """Nats."""
 MARGIN_SHARE = 1 / 4
-COARSEST = 0.1
-"""Share of wrong answers that has to be noticed, else the gate says that it cannot tell."""
-SHARES = (0.0, 0.01, 0.02, 0.05, COARSEST)
+SHARES = (0.01, 0.02, 0.05, 0.1)
+"""Of wrong answers; the gate cannot tell where not even the last is noticed."""
 SHUFFLES = 10_000
 CONTEXT_REPEATS = 20
 """From so many repeated tokens on it is said that answers do not depend on their context."""
@@ -115,14 +115,14 @@ def judge(baseline: Sequence[Answers], candidate: Sequence[Answers]) -> tuple[St
             "each token of the baseline follows from the one before alone, as with dummy weights, so errors of whole "
             "layers would not show; use a model with weights, such as tiny:seed=0 with load_format auto"
         )
-    resolution = scale.resolution(distances)
-    if resolution > COARSEST:
+    noticed = scale.noticed(distances)
+    if noticed is None:
         apart = scale.show(distances[:, : len(baseline), : len(baseline)].max())
         return Status.NOT_SUPPORTED_HERE, (
-            f"a candidate with {COARSEST:.0%} of its answers wrong from the start would have passed, since the "
-            f"baseline's own passes are up to {apart} apart and there are no more than {len(distances)} prompts"
+            f"a candidate with one answer in ten wrong from the start would have passed: the baseline's own passes "
+            f"are up to {apart} apart, over no more than {len(distances)} prompts"
         )
-    return Status.OK, scale.acquittal(distances, resolution)
+    return Status.OK, scale.acquittal(distances, noticed)
 
 
 def fault_of(answers: Answers) -> str:
@@ -198,13 +198,10 @@ class Scale:
         invented[chosen] = np.where(theirs, away, distances[chosen])
         return invented
 
-    def resolution(self, distances: Floats) -> float:
-        """The smallest share of answers, wrong from the start, that would have been refused; infinite where none."""
-        count = len(distances)
-        shares = sorted({min(max(round(count * share), 1), count) for share in SHARES})
-        return next(
-            (n / count for n in shares if self.refusal(self.wrong_from_the_start(distances, n))), float("inf")
-        )
+    def noticed(self, distances: Floats) -> int | None:
+        """How many answers, wrong from the start, would have been refused; None where one in ten would not."""
+        counts = sorted({max(1, ceil(share * len(distances))) for share in SHARES})
+        return next((n for n in counts if self.refusal(self.wrong_from_the_start(distances, n))), None)
 
     def refusal(self, distances: Floats) -> str:
         """Why the candidate is outside the baseline's noise; empty where it is not."""
@@ -224,13 +221,13 @@ class Scale:
             )
         return ""
 
-    def acquittal(self, distances: Floats, resolution: float) -> str:
+    def acquittal(self, distances: Floats, noticed: int) -> str:
         """Why the candidate is not outside, and what would have been."""
         within, across = self._parts(distances)
         said = (
             f"no further from the baseline than chance explains (p = {self.chance(distances):.2f}): at most "
             f"{self.show(across.max())} away, the baseline's own passes {self.show(within.max())} apart; "
-            f"{resolution:.2g} of the answers, wrong from the start, would have been refused"
+            f"{noticed} of {len(distances)} answers wrong from the start would have been refused"
         )
         if not self.in_nats:
             said += "; without log-probabilities an error and a near tie look alike"
