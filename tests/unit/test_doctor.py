@@ -1,10 +1,11 @@
 """The doctor's verdicts, from facts. The samples say of themselves which was measured and which is made up."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
@@ -81,7 +82,7 @@ def test_sm120_with_cuda_12_6():
     found = verdicts(sample("sm120_cuda126"), asked())["CUDA toolkit"]
     assert found.verdict == "failed"
     assert found.needed == "nvcc 12.8 or later, for compute capability 12.0 with FlashInfer 0.6.3"
-    assert "Install CUDA toolkit 12.8" in found.remedy and "CUDA_HOME" in found.remedy
+    assert "Install CUDA toolkit 12.9" in found.remedy and "CUDA_HOME" in found.remedy
 
 
 def test_a_laptop_is_not_a_wall_of_red():
@@ -112,6 +113,10 @@ def one_folder(purpose, **changes):
 def packages(**changes):
     facts = json.loads((SAMPLES / "sm120.json").read_text())["packages"] | changes
     return {"packages": {name: version for name, version in facts.items() if version}}
+
+
+def model(**changes):
+    return {"model": {"path": "/m", "weights_gib": 1.0, "missing": 0, "offline": False} | changes}
 
 
 HELD = {"pid": 4711, "name": "python3", "user": "alice", "memory_gib": 80.5}
@@ -145,7 +150,7 @@ def nvcc(version):
             "warning",
             "topo -p2p r",
         ),
-        (nvcc(None), "CUDA toolkit", "failed", "Install CUDA toolkit 12.8"),
+        (nvcc(None), "CUDA toolkit", "failed", "Install CUDA toolkit 12.9"),
         (nvcc("12.8"), "CUDA toolkit", "warning", "Install CUDA toolkit 12.9"),
         (nvcc("13.0"), "CUDA toolkit", "failed", "branch 580 or later"),
         (nvcc("13.0") | {"driver_cuda": "13.0"}, "CUDA toolkit", "warning", "toolkit of CUDA 12"),
@@ -190,19 +195,19 @@ def nvcc(version):
         ({"gpus": sample("sm120").model_dump()["gpus"][:4]}, "profile: GPUs", "failed", "lower tp"),
         (packages(sglang="0.5.8"), "profile: flags", "failed", "stack"),
         (
-            {"model": {"path": None, "weights_gib": None, "missing": 0}},
+            model(path=None, weights_gib=None, offline=True),
             "profile: model",
             "failed",
             "hf download",
         ),
         (
-            {"model": {"path": "/m", "weights_gib": 1.0, "missing": 3}},
+            model(missing=3),
             "profile: model",
             "failed",
             "Fetch it again",
         ),
         (
-            {"model": {"path": "/m", "weights_gib": 800.0, "missing": 0}},
+            model(weights_gib=800.0),
             "profile: memory",
             "failed",
             "Raise tp",
@@ -213,6 +218,14 @@ def nvcc(version):
 def test_what_is_amiss_is_named_with_what_to_do(changes, name, verdict, phrase):
     found = verdicts(sample("sm120", **changes), asked(profile="glm5-nvfp4-tp8"))[name]
     assert (found.verdict, phrase in found.remedy) == (verdict, True), found
+
+
+def test_a_name_that_the_hub_may_have_is_a_warning_and_a_path_is_not():
+    absent, question = sample("sm120", **model(path=None)), asked(profile="glm5-nvfp4-tp8")
+    assert verdicts(absent, question)["profile: model"].verdict == "warning"
+    at_path = question.profile.model_copy(update={"model": "/models/absent"})
+    found = verdicts(absent, replace(question, profile=at_path))
+    assert found["profile: model"].verdict == "failed"
 
 
 def test_who_holds_a_gpu_is_said_by_pid():
@@ -295,6 +308,7 @@ def test_versions_against_a_lock(found, locked, equal):
     assert same(found, locked) is equal
 
 
+@settings(deadline=None)
 @given(st.floats(-1e5, 1e5), st.floats(0, 1e5))
 def test_a_clock_is_blamed_only_for_what_the_round_trip_proves(ahead, unsure):
     found = verdicts(sample("sm120", clock={"ahead_s": ahead, "uncertainty_s": unsure}), asked())["clock"]
@@ -326,6 +340,7 @@ ANY_MODEL = any_of(
     path=st.none() | st.text(max_size=5),
     weights_gib=st.none() | st.floats(0, 2000),
     missing=st.integers(0, 3),
+    offline=st.booleans(),
 )
 INSTALLED = st.dictionaries(
     st.sampled_from(["torch", "sglang", "flashinfer-python", "sgl-kernel", "ninja"]),
@@ -357,6 +372,7 @@ CHANGES = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(["sm120", "h200", "laptop"]),
     CHANGES,

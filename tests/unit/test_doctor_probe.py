@@ -161,11 +161,10 @@ def test_a_model_by_its_folder_and_by_its_name(tmp_path):
     (snapshot / "a.safetensors").write_bytes(bytes(2**20))
     index = {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
     (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+    env = {"HF_HOME": str(tmp_path), "HF_HUB_CACHE": "", "HF_HUB_OFFLINE": "1"}
     for name in ("org/name", str(snapshot)):
-        found = probe("doctor.py", tmp_path, f"--model={name}", HF_HOME=str(tmp_path), HF_HUB_CACHE="")[
-            "model"
-        ]
-        assert found == {"path": str(snapshot), "weights_gib": 2**-10, "missing": 1}
+        found = probe("doctor.py", tmp_path, f"--model={name}", **env)["model"]
+        assert found == {"path": str(snapshot), "weights_gib": 2**-10, "missing": 1, "offline": True}
     assert probe("doctor.py", tmp_path, "--model=-no", HF_HOME=str(tmp_path))["model"]["path"] is None
 
 
@@ -253,6 +252,7 @@ def test_a_clock_that_is_ahead_is_seen(tmp_path, node):
             "(exit status 1): oh dear",
         ),
         ("echo not a time", WorkbookError, "told no time"),
+        ("echo inf", WorkbookError, "told no time"),
     ],
 )
 def test_a_node_that_talks_nonsense_is_a_sentence(tmp_path, answer, kind, sentence):

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -56,12 +57,13 @@ def gather(node: NodeConnection, stack: Stack, profile: LaunchProfile | None) ->
     args = [str(node.stacks), f"--flashinfer={flashinfer_dir(node, stack)}"]
     if profile is not None and profile.model.partition(":")[0] != "tiny":
         args.append(f"--model={profile.model}")
-    said = _ask(node, python, "doctor_gpus.py") | _ask(node, python, "doctor.py", *args)
+    env = profile.env if profile else {}
+    said = _ask(node, python, "doctor_gpus.py", [], env) | _ask(node, python, "doctor.py", args, env)
     try:
-        return NodeFacts.model_validate({"clock": clock, **said})
+        return NodeFacts.model_validate({**said, "clock": clock})
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
+        field = one_line(".".join(map(str, first["loc"])), SHOWN_CHARS)
         raise WorkbookError(
             f"Node {node.node.name} says of {field} what cannot be: {first['msg']}."
         ) from error
@@ -89,16 +91,18 @@ def compare_clocks(node: NodeConnection, python: str) -> Clock:
             )
         try:
             there = float(done.stdout.strip().rpartition("\n")[2])
-        except ValueError as error:
+            unsure = max(answered - asked, 0.0) / 2
+            found.append(Clock(ahead_s=there - asked - unsure, uncertainty_s=unsure))
+        except ValueError as error:  # also pydantic's, of what is no finite number
             raise WorkbookError(f"The Python {python} of node {node.node.name} told no time.") from error
-        unsure = max(answered - asked, 0.0) / 2
-        found.append(Clock(ahead_s=there - asked - unsure, uncertainty_s=unsure))
     return min(found, key=lambda clock: clock.uncertainty_s)
 
 
-def _ask(node: NodeConnection, python: str, script: str, *args: str) -> dict[str, Any]:
-    """What one of the probes says. Its environment is the servers' own, since that is what is asked about."""
-    done = node.run([python, "-P", str(node.probes / script), *args], timeout_s=LIMIT_S)
+def _ask(
+    node: NodeConnection, python: str, script: str, args: Sequence[str], env: Mapping[str, str]
+) -> dict[str, Any]:
+    """What one of the probes says. Its environment is the server's, since that is what is asked about."""
+    done = node.run([python, "-P", str(node.probes / script), *args], timeout_s=LIMIT_S, env=env)
     if done.timed_out:
         raise WorkbookError(f"{script} ran longer than {LIMIT_S:.0f} s on {node.node.name} and was stopped.")
     last = one_line(done.stderr.strip().rpartition("\n")[2], SHOWN_CHARS)

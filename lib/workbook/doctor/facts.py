@@ -69,11 +69,15 @@ class Tool(_Facts):
 
 
 class ModelFacts(_Facts):
-    """Where the model's folder is; `missing` counts the weight files that its index names and that are not there."""
+    """Where the model's folder is; `missing` counts the weight files that its index names and that are not there.
+
+    `offline` says that nothing may be fetched from the hub.
+    """
 
     path: Text | None
     weights_gib: float | None
     missing: int
+    offline: bool
 
 
 class FolderFacts(_Facts):

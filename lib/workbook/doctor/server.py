@@ -54,13 +54,14 @@ def model(facts: NodeFacts, profile: LaunchProfile) -> DoctorCheck:
             return failed(name, profile.model, "sizes of a tiny model", remedy)
         return ok(name, f"{profile.model}, made there on first use")
     if facts.model is None or not facts.model.path:
-        return failed(
-            name,
-            f"no {profile.model} there",
-            needed,
+        remedy = (
             f"Let model: in data/profiles/{profile.name}.yaml name its folder on the node, or fetch it there with "
-            "hf download NAME.",
+            "hf download NAME."
         )
+        if profile.model.startswith(("/", ".", "~")) or facts.model is None or facts.model.offline:
+            return failed(name, f"no {profile.model} there", needed, remedy)
+        said = f"no {profile.model} there; SGLang would look for it on the hub when it starts"
+        return warning(name, said, needed, remedy)
     if facts.model.missing and profile.load_format != "dummy":
         return failed(
             name,

@@ -1,8 +1,9 @@
 """What compiles kernels at run time: nvcc against the GPUs and the driver, the host's compiler, ninja, the linker.
 
-Sources: FlashInfer 0.6.3 to 0.6.18, aot.py (`detect_sm_capabilities`: which CUDA has which target) and jit/cpp_ext.py
-(where nvcc, ninja and the compiler are looked for, and what is linked); NVIDIA's CUDA features archive (12.9 brought
-the family-specific targets, sm_103 and sm_121); SGLang 0.5.23, kernels/jit/utils/arch.py (sm_120f wants 12.9).
+Sources: FlashInfer 0.6.3 and its repository in August 2026, aot.py (`detect_sm_capabilities`: which CUDA has which
+target) and jit/cpp_ext.py (where nvcc, ninja and the compiler are looked for, and what is linked); NVIDIA's CUDA
+features archive (12.9 brought the family-specific targets, sm_103 and sm_121); SGLang 0.5.23,
+kernels/jit/utils/arch.py (sm_120f wants 12.9).
 """
 
 from packaging.version import Version
@@ -12,7 +13,7 @@ from workbook.doctor.facts import NodeFacts
 from workbook.doctor.gpus import NO_GPU, dotted, newer_driver
 from workbook.types import DoctorCheck
 
-# From this compute capability on, the oldest nvcc that has its target.
+# From this compute capability on, the oldest nvcc that has its target; 11.8 has all those before Hopper (PTX ISA 7.8).
 OLDEST_NVCC = (
     ((7, 5), Version("11.8")),
     ((9, 0), Version("12.3")),
@@ -47,19 +48,20 @@ def nvcc(facts: NodeFacts, asked: Asked) -> DoctorCheck:
     oldest = max(oldest_nvcc(target, version) for target in targets)
     of = f" with FlashInfer {version}" if version else ""
     needed = f"nvcc {oldest} or later, for compute capability {', '.join(map(dotted, sorted(targets)))}{of}"
+    wished = max(oldest, FAMILY_NVCC) if targets.intersection(FAMILIES) else oldest
     setting = f"set CUDA_HOME to it {asked.env_hint}"
     if facts.nvcc.version is None:
         return failed(
             name,
             f"no nvcc at {facts.nvcc.path} (by {facts.nvcc_named_by}): {facts.nvcc.error}",
             needed,
-            f"Install CUDA toolkit {oldest} or later there, and {setting}.",
+            f"Install CUDA toolkit {wished} or later there, and {setting}.",
         )
     found = facts.nvcc.version
     said = f"nvcc {found} at {facts.nvcc.path} (by {facts.nvcc_named_by})"
     if found < oldest:
         return failed(
-            name, said, needed, f"Install CUDA toolkit {oldest} or later beside the old one, and {setting}."
+            name, said, needed, f"Install CUDA toolkit {wished} or later beside the old one, and {setting}."
         )
     if facts.driver_cuda is not None and found.major > facts.driver_cuda.major:
         return failed(
@@ -68,12 +70,12 @@ def nvcc(facts: NodeFacts, asked: Asked) -> DoctorCheck:
             f"no newer than the driver's CUDA {facts.driver_cuda}",
             f"{newer_driver(found)}, or a toolkit of CUDA {facts.driver_cuda.major}, and {setting}.",
         )
-    if found < FAMILY_NVCC and targets.intersection(FAMILIES):
+    if found < wished:
         return warning(
             name,
             said,
-            f"{needed}; {FAMILY_NVCC} for the family-specific kernels",
-            f"Install CUDA toolkit {FAMILY_NVCC} or later and {setting}, or note that those kernels are left out.",
+            f"{needed}; {wished} for the family-specific kernels",
+            f"Install CUDA toolkit {wished} or later and {setting}, or note that those kernels are left out.",
         )
     if facts.torch_cuda is not None and found.major != facts.torch_cuda.major:
         return warning(

@@ -130,8 +130,9 @@ def model(name: str | None) -> dict | None:
     kept = Path(os.path.expanduser(hub), f"models--{name.replace('/', '--')}")  # noqa: PTH111, it never raises
     places = (Path(name), kept / "snapshots" / read(kept / "refs" / "main").strip())
     folder = next((place for place in places if read(place / "config.json")), None)
+    offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
     if folder is None:
-        return {"path": None, "weights_gib": None, "missing": 0}
+        return {"path": None, "weights_gib": None, "missing": 0, "offline": offline}
     weights = [path.stat().st_size for path in folder.glob("*.safetensors") if path.exists()]
     try:
         index = json.loads(read(folder / "model.safetensors.index.json") or "{}")
@@ -143,6 +144,7 @@ def model(name: str | None) -> dict | None:
         "path": str(folder),
         "weights_gib": sum(weights) / GIB if weights else None,
         "missing": len(missing),
+        "offline": offline,
     }
 
 
