@@ -1,6 +1,9 @@
 """The YAML descriptions under data/: nodes, launch profiles, stacks."""
 
-from typing import TypeVar
+import json
+import re
+import reprlib
+from typing import TypeVar, get_args
 
 import yaml
 from pydantic import ValidationError
@@ -11,7 +14,11 @@ from workbook.types import LaunchProfile, Node, Record, Stack
 
 R = TypeVar("R", bound=Record)
 
-FOLDERS: dict[type[Record], str] = {Node: "nodes", LaunchProfile: "profiles", Stack: "stacks"}
+FOLDERS: dict[type[Record], str] = {
+    Node: "nodes",
+    LaunchProfile: "profiles",
+    Stack: "stacks",
+}
 
 
 def names(kind: type[Record]) -> list[str]:
@@ -32,10 +39,42 @@ def load(kind: type[R], name: str) -> R:
         raise UsageError(f"No {folder.removesuffix('s')} named {name!r} in data/{folder};", hint)
     path = DATA / folder / f"{name}.yaml"
     try:
-        return kind.model_validate(yaml.safe_load(path.read_text()))
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path} is not YAML: {error}") from error
+        # by way of JSON, where `tp: "8"` and `tp: true` are no numbers, but a list is a tuple and a word an enum
+        found = kind.model_validate_json(
+            json.dumps(yaml.safe_load(path.read_text()), default=str), strict=True
+        )
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}.", "Mend it.") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise UsageError(f"{path}: {field}: {first['msg']}.", "Mend that line and run again.") from error
+        raise UsageError(f"{path}: {_sentence(kind, error)}") from None
+    if (said := getattr(found, "name", name)) != name:
+        raise UsageError(f"{path}: name: {said!r} will not do;", f"it is the file's own, {name}.")
+    return found
+
+
+def _sentence(kind: type[Record], error: ValidationError) -> str:
+    """The first problem in a description; a misspelt key before the one that is missing for it."""
+    first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    keys = [str(part) for part in first["loc"] if part != "[key]"]
+    where = ".".join(keys)
+    message = re.sub(
+        r"^(Input|String|Tuple|Dictionary|Object) ", "it ", first["msg"].removeprefix("Value error, ")
+    )
+    if first["type"] == "extra_forbidden":
+        known = _fields(kind, keys[:-1])
+        return f"{where} is no key; {nearest(keys[-1], known, 'known: ' + ', '.join(known) + '.')}"
+    if first["type"] == "missing":
+        return f"{where} is missing; add it."
+    if not where:
+        return f"{message}; mend it."
+    quotes = ", in quotes" if first["type"] == "string_type" else ""
+    return f"{where}: {reprlib.repr(first['input'])} will not do; {message}{quotes}."
+
+
+def _fields(kind: type[Record], keys: list[str]) -> list[str]:
+    """The keys of the description at this place, which may be one within another."""
+    for key in keys:
+        if key in kind.model_fields:
+            inner = kind.model_fields[key].annotation
+            kind = next((one for one in (inner, *get_args(inner)) if isinstance(one, type(Record))), kind)
+    return list(kind.model_fields)

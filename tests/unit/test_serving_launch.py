@@ -1,25 +1,21 @@
 """From a launch profile to the flags of one SGLang version."""
 
-import json
 import os
-import shlex
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbook.catalog import load, names
 from workbook.errors import UsageError
 from workbook.paths import OVERLAY
 from workbook.serving.launch import pasteable, server_argv, server_env
+from workbook.serving.options import recorded
 from workbook.types import CaptureMode, LaunchProfile
 
-OPTIONS = json.loads((Path(__file__).parents[1] / "data" / "sglang_options.json").read_text())
-VERSIONS = [name for name in OPTIONS if name != "about"]
+CASE = "0.5.9"
 
 
 def profile(**changes: object) -> LaunchProfile:
@@ -106,57 +102,174 @@ def test_tensor_parallel_size_is_the_profiles_unless_asked_otherwise() -> None:
     assert flags[flags.index("--tp-size") + 1] == "2"
 
 
-def misfits(flags: list[str], version: str) -> list[str]:
-    """The flags that this version's recorded parser would not take."""
-    known, todo, wrong = OPTIONS[version], flags[flags.index("sglang.launch_server") + 1 :], []
-    while todo:
-        flag = todo.pop(0)
-        if flag not in known:
-            wrong.append(flag)
-        elif known[flag] is not None:
-            value = todo.pop(0)
-            if known[flag] and value not in known[flag]:
-                wrong.append(f"{flag} {value}")
-    return wrong
+def test_experts_spread_over_all_ranks_stay_so_at_another_size() -> None:
+    spread = profile(tp=8, ep=8)
+    for tp, flags in ((None, "--tp-size 8 --ep-size 8"), (4, "--tp-size 4 --ep-size 4")):
+        assert flags in " ".join(argv(spread, CASE, tp=tp))
+    assert "--ep-size" not in argv(profile(tp=1), CASE, tp=8)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("tp", [0, -1])
+def test_a_size_below_one_is_refused(tp: int) -> None:
+    with pytest.raises(UsageError, match=f"tp = {tp} .* 1 or more"):
+        argv(profile(), CASE, tp=tp)
+
+
+@pytest.mark.parametrize(
+    ("changes", "version", "flags"),
+    [
+        ({}, CASE, ""),
+        ({"all_reduce": "nccl"}, CASE, "--disable-custom-all-reduce"),
+        ({"all_reduce": "mscclpp", "tp": 8}, CASE, "--enable-mscclpp --disable-custom-all-reduce"),
+        ({"all_reduce": "mscclpp", "tp": 4}, "0.5.21", "--enable-mscclpp --disable-custom-all-reduce"),
+    ],
+)
+def test_an_all_reduce_puts_the_kernel_before_it_out_of_the_way(
+    changes: dict[str, object], version: str, flags: str
+) -> None:
+    assert (
+        " ".join(argv(profile(**changes), version))
+        .partition(" --port 1")[2]
+        .startswith(f" {flags}" if flags else "")
+    )
+    assert ("--enable-mscclpp" in argv(profile(**changes), version)) == ("mscclpp" in flags)
+
+
+@pytest.mark.parametrize(
+    ("changes", "version", "words"),
+    [
+        ({"moe_runner": "cutlas"}, CASE, "test, moe_runner: SGLang 0.5.9 .* cutlas; did you mean cutlass?"),
+        ({"attention_backend": "falshinfer"}, "0.5.12", "attention_backend: .*did you mean flashinfer?"),
+        ({"nsa_decode_backend": "triton"}, CASE, "nsa_decode_backend: .*; it takes aiter, fa3, .*tilelang"),
+        ({"nsa_decode_backend": "tilelan"}, "0.5.23", "--dsa-decode-backend tilelan; did you mean tilelang?"),
+        ({"quantization": "modelopt_pf4"}, CASE, "did you mean modelopt_fp4?"),
+        ({"moe_a2a": "deepp"}, CASE, "moe_a2a: .*did you mean deepep?"),
+        ({"moe_a2a": "deepep_v2"}, CASE, "--moe-a2a-backend deepep_v2; did you mean deepep?"),
+        ({"tp": 8, "ep": 3}, CASE, "ep 3, which does not divide tp 8"),
+        ({"tp": 8, "ep": 2, "moe_runner": "flashinfer_cutlass"}, CASE, "takes 1 or all; use ep: 1 or ep: 8"),
+        ({"tp": 4, "all_reduce": "mscclpp"}, CASE, "mscclpp at tp 4, .* serves 8, 16 ranks"),
+        ({"tp": 8, "all_reduce": "mscclpp", "capture_mode": "eager"}, CASE, "in CUDA graphs only"),
+        ({"quantization": "--host"}, CASE, "quantization: '--host' begins with a dash"),
+    ],
+)
+def test_what_a_version_does_not_take_is_refused_by_name_with_the_nearest(
+    changes: dict[str, object], version: str, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words.replace("?", r"\?")):
+        argv(profile(**changes), version)
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "words"),
+    [
+        (["--enable-metric"], CASE, "SGLang 0.5.9 has no --enable-metric; did you mean --enable-metrics?"),
+        (["--dsa-topk-backend", "torch"], CASE, "0.5.9 has no --dsa-topk-backend"),
+        (["--tp", "4"], CASE, "--tp does not belong there; say it with the key tp."),
+        (["--tensor-parallel-size=4"], CASE, "say it with the key tp"),
+        (["--expert-parallel-size", "4"], "0.5.23", "say it with the key ep"),
+        (["--enable-metrics", "--port", "4"], CASE, "--port does not belong there; leave it out"),
+        (["--host", "0.0.0.0"], CASE, "--host does not belong there; leave it out"),
+        (["--config", "my.yaml"], CASE, "--config does not belong there"),
+        (["--disable-cuda-graph"], "0.5.23", "say it with the key capture_mode"),
+        (["--nsa-decode-backend", "fa3"], "0.5.16", "say it with the key nsa_decode_backend"),
+        (["--enforce-piecewise-cuda-graph"], "0.5.16", "say it with the key capture_mode"),
+        (["--cuda-graph-config", "{}"], "0.5.23", "say it with the key capture_mode"),
+        (["--enable-piecewise-cuda-graph"], "0.5.12", "has no --enable-piecewise-cuda-graph"),
+        (["--page-size", "many"], CASE, "--page-size takes a whole number, not 'many'"),
+        (["--page-size"], CASE, "--page-size needs a value"),
+        (["--page-size", "1", "2"], CASE, "--page-size takes 1 value, not 2"),
+        (["--enable-metrics", "yes"], CASE, "is a switch and takes no value, so not 'yes'"),
+        (["--kv-cache-dtype", "fp8"], CASE, "does not take --kv-cache-dtype fp8; "),
+        (["metrics"], CASE, "'metrics' is no flag"),
+        (["-h"], CASE, "has no -h"),
+        (["--api-key", "hunter2"], CASE, "--api-key would put a secret on the command line"),
+    ],
+)
+def test_extra_flags_are_checked_like_any_other(flags: list[str], version: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words.replace("?", r"\?")) as caught:
+        argv(profile(extra_flags=flags), version)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_extra_flags_with_many_values_or_a_negative_one_pass_as_they_are() -> None:
+    flags = ["--cuda-graph-bs", "1", "2", "4", "--swa-full-tokens-ratio=0.5", "--chunked-prefill-size", "-1"]
+    assert argv(profile(extra_flags=flags), CASE)[-len(flags) :] == flags
+
+
+@pytest.mark.parametrize("version", [str(one) for one in recorded()])
 @pytest.mark.parametrize("name", names(LaunchProfile))
-def test_every_profile_fits_every_version_that_was_checked(name: str, version: str) -> None:
-    asked, accepted = load(LaunchProfile, name), 0
+def test_every_profile_becomes_a_command_of_every_version_on_record(name: str, version: str) -> None:
+    asked = load(LaunchProfile, name)
+    translated, reasons = set(), []
     for mode in CaptureMode:
         try:
-            flags = argv(asked.model_copy(update={"capture_mode": mode}), version)
-        except UsageError:
-            continue
-        assert misfits(flags, version) == []
-        accepted += 1
-    assert accepted >= (1 if asked.device == "cpu" else 3)
+            argv(asked.model_copy(update={"capture_mode": mode}), version)
+            translated.add(mode)
+        except UsageError as refusal:
+            reasons.append(str(refusal))
+    if asked.device == "cpu":
+        assert translated == {CaptureMode.EAGER}
+    else:
+        assert {CaptureMode.DECODE_GRAPHS} < translated and len(translated) >= 2
+    known = ("a CPU has no CUDA graphs", "removed in 0.5.22", "came with 0.5.11", "in CUDA graphs only")
+    assert all(any(one in reason for one in known) for reason in reasons)
 
 
-def test_the_record_of_options_would_show_a_wrong_flag() -> None:
-    wrong = ["python", "-m", "sglang.launch_server", "--cuda-graph-backend-prefill", "tc_piecewise"]
-    assert misfits(wrong, "0.5.23") == ["--cuda-graph-backend-prefill tc_piecewise"]
-    assert misfits([*wrong[:3], "--enable-piecewise-cuda-graph"], "0.5.12") == [
-        "--enable-piecewise-cuda-graph"
-    ]
+def test_the_siblings_of_the_case_differ_from_it_in_one_thing() -> None:
+    case = load(LaunchProfile, "glm5-nvfp4-tp8").model_dump()
+    for name, told in (("mscclpp", {"all_reduce": "mscclpp"}), ("ep8", {"ep": 8})):
+        sibling = load(LaunchProfile, f"glm5-nvfp4-tp8-{name}").model_dump()
+        differing = {key: sibling[key] for key in case if sibling[key] != case[key]}
+        assert {key: differing[key] for key in differing.keys() - {"name", "description", "note"}} == told
+
+
+def test_a_build_of_a_version_is_that_version() -> None:
+    assert argv(profile(), "0.5.12+cu130") == argv(profile(), "0.5.12")
+
+
+def run_in_a_shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    env = {"PATH": os.environ["PATH"], **environment}
+    return subprocess.run(["sh", "-c", command], env=env, capture_output=True, timeout=60)
+
+
+def words_of(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    """What it printed, each word with a zero byte after it."""
+    return done.stdout.decode().split("\0")[:-1]
 
 
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 
 
-@given(st.lists(text, min_size=1), st.dictionaries(st.from_regex(r"\A[A-Z_]+\Z"), text))
-def test_the_pasteable_command_holds_exactly_the_arguments(command: list[str], env: dict[str, str]) -> None:
-    assignments = [f"{name}={value}" for name, value in env.items()]
-    assert shlex.split(pasteable(command, env)) == ["env", *assignments, *command]
+@settings(deadline=None)
+@given(st.lists(text), st.dictionaries(st.from_regex(r"\AW_[A-Z_]+(X)\Z"), text))
+def test_a_shell_makes_of_the_pasteable_command_exactly_the_arguments(
+    arguments: list[str], env: dict[str, str]
+) -> None:
+    shown = run_in_a_shell(pasteable(["printf", "%s\\0", "start", *arguments], env))
+    assert words_of(shown) == ["start", *arguments]
+    seen = dict(word.split("=", 1) for word in words_of(run_in_a_shell(pasteable(["env", "-0"], env))))
+    assert {name: seen[name] for name in env} == env
 
 
-def test_a_shell_takes_the_pasteable_command_as_it_is() -> None:
-    odd = "$(id) `id` 'a' \"b\"; $HOME\n*"
-    show = "import json, os, sys; print(json.dumps([os.environ['ODD'], sys.argv[1:]]))"
-    line = pasteable([sys.executable, "-c", show, odd], {"ODD": odd})
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [odd, [odd]]
+def test_the_pasteable_command_has_an_option_a_line() -> None:
+    lines = pasteable(["python", "-m", "x", "--a", "1 2", "--b"], {"A": "b c"}).splitlines()
+    assert lines == ["env 'A=b c' python -m x \\", "  --a '1 2' \\", "  --b"]
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "API_KEY", "aws_secret_access_key", "PGPASSWORD", "MY_SECRETS"])
+def test_a_secret_is_shown_as_a_reference_that_the_shell_resolves(name: str) -> None:
+    line = pasteable([sys.executable, "-c", f"import os; print(os.environ[{name!r}])"], {name: "hunter2"})
+    assert "hunter2" not in line and f'{name}="${{{name}:?}}"' in line
+    assert run_in_a_shell(line, **{name: "its $own `value`"}).stdout == b"its $own `value`\n"
+    missing = run_in_a_shell(line)
+    assert missing.returncode != 0 and name.encode() in missing.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["TOKENIZERS_PARALLELISM", "SGLANG_MAX_TOKENS", "HF_HUB_OFFLINE", "KEYBOARD"]
+)
+def test_what_only_resembles_a_secret_is_shown(name: str) -> None:
+    assert f"{name}=1" in pasteable(["python"], {name: "1"})
 
 
 def test_the_overlay_goes_before_what_the_node_has() -> None:
@@ -170,40 +283,3 @@ def test_a_patch_level_brings_the_overlay_and_no_level_brings_nothing() -> None:
     assert server_env(asked) == {"NCCL_NVLS_ENABLE": "0"}
     patched = server_env(asked, patch_level=4, pythonpath="")
     assert patched == {"NCCL_NVLS_ENABLE": "0", "WORKBOOK_PATCH_LEVEL": "4", "PYTHONPATH": str(OVERLAY)}
-
-
-PARSE = """
-import argparse, json, sys
-from sglang.srt.server_args import ServerArgs
-parser = argparse.ArgumentParser()
-ServerArgs.add_cli_args(parser)
-for argv in json.load(sys.stdin):
-    parser.parse_args(argv)
-print("parsed")
-"""
-
-
-@pytest.mark.slow
-def test_the_installed_sglang_parses_every_profile() -> None:
-    try:
-        sglang = version("sglang")
-    except PackageNotFoundError:
-        pytest.skip("no sglang in this environment")
-    commands = []
-    for name in names(LaunchProfile):
-        for mode in CaptureMode:
-            try:
-                flags = argv(load(LaunchProfile, name).model_copy(update={"capture_mode": mode}), sglang)
-            except UsageError:
-                continue
-            commands.append(flags[flags.index("sglang.launch_server") + 1 :])
-    env = {**os.environ, **server_env(load(LaunchProfile, "tiny-cpu"))}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", PARSE],
-        input=json.dumps(commands),
-        env=env,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert len(commands) >= 3 and done.stdout.strip().endswith("parsed")

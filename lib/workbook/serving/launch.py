@@ -1,23 +1,23 @@
 """From a launch profile, which states the intent, to the command line of one SGLang version.
 
-Flags change between releases. The rules below were checked against the argument parser of every release from
-OLDEST to NEWEST (tests/data/sglang_options.json keeps what they take); any other is refused, not guessed at.
+Flags and their values change between releases. What each release takes is on record (`options`); which of them an
+intent becomes is said here. What a release does not take is refused by name, before anything is started.
 """
 
 import os
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from workbook.errors import UsageError
 from workbook.paths import OVERLAY
+from workbook.serving.options import in_full, known_version, misfit, recorded
 from workbook.types import CaptureMode, LaunchProfile
 
-OLDEST, NEWEST = Version("0.5.9"), Version("0.5.23")
 PIECEWISE_BY_DEFAULT = Version("0.5.10")
 BREAKABLE_ADDED = Version("0.5.11")
-NSA_RENAMED_DSA = Version("0.5.13")
 BACKEND_PER_PHASE = Version("0.5.14")
 PIECEWISE_REMOVED = Version("0.5.22")
 
@@ -40,6 +40,55 @@ OPT_OUT = {
     CaptureMode.PIECEWISE: ("--enforce-piecewise-cuda-graph",),
     CaptureMode.BREAKABLE: ("--enforce-piecewise-cuda-graph", "--enable-breakable-cuda-graph"),
 }
+# SGLang's custom kernel goes before MSCCL++ and NCCL wherever the GPUs have NVLink
+ALL_REDUCE = {
+    "auto": (),
+    "nccl": ("--disable-custom-all-reduce",),
+    "mscclpp": ("--enable-mscclpp", "--disable-custom-all-reduce"),
+}
+MSCCLPP_SIZES = {
+    Version("0.5.21"): (4, 8, 16, 32, 64),
+    Version("0.5.14"): (8, 16, 32),
+    Version("0.5.9"): (8, 16),
+}
+ONE_OR_ALL = (
+    "flashinfer_cutlass",
+    "flashinfer_cutedsl",
+)  # runners that spread experts over all ranks or none
+
+# The keys of a profile whose value becomes the value of one flag, newest spelling first.
+VALUES = {
+    "model": ("--model-path",),
+    "load_format": ("--load-format",),
+    "device": ("--device",),
+    "tp": ("--tp-size",),
+    "ep": ("--ep-size",),
+    "quantization": ("--quantization",),
+    "attention_backend": ("--attention-backend",),
+    "moe_runner": ("--moe-runner-backend",),
+    "moe_a2a": ("--moe-a2a-backend",),
+    "nsa_decode_backend": ("--dsa-decode-backend", "--nsa-decode-backend"),
+    "nsa_prefill_backend": ("--dsa-prefill-backend", "--nsa-prefill-backend"),
+    "memory_fraction": ("--mem-fraction-static",),
+}
+# What extra_flags may not say, by the key that says it; what no key says is the workbook's own.
+STATED = VALUES | {
+    "all_reduce": ("--enable-mscclpp", "--disable-custom-all-reduce"),
+    "capture_mode": (
+        *("--cuda-graph-backend-decode", "--cuda-graph-backend-prefill", "--cuda-graph-config"),
+        *("--disable-decode-cuda-graph", "--disable-prefill-cuda-graph", "--disable-cuda-graph"),
+        *(
+            "--enable-piecewise-cuda-graph",
+            "--disable-piecewise-cuda-graph",
+            "--enforce-piecewise-cuda-graph",
+        ),
+        "--enable-breakable-cuda-graph",
+    ),
+    "": ("--host", "--port", "--config"),
+}
+
+SECRET_FLAG = re.compile(r"(api-key|password|secret)$")
+SECRET_NAME = re.compile(r"(TOKEN|(KEY|SECRET|PASSWORD)S?)(_|$)", re.IGNORECASE)  # not TOKENIZERS_PARALLELISM
 
 
 def server_argv(
@@ -59,48 +108,67 @@ def server_argv(
         python: the Python that has it.
         model_path: a folder or Hugging Face name.
         port: TCP port.
-        tp: tensor-parallel size, where it is not the profile's.
+        tp: tensor-parallel size, where it is not the profile's; a profile that spreads its experts over all ranks
+            (`ep` equal to `tp`) still does.
 
     Raises:
-        UsageError: this SGLang cannot do what the profile asks, or its flags are not known.
+        UsageError: this SGLang cannot do what the profile asks, or its command line is not on record.
     """
     version = known_version(sglang_version)
-    attention = "nsa" if version < NSA_RENAMED_DSA else "dsa"
-    choices = {
-        "--model-path": model_path,
-        "--load-format": profile.load_format,
-        "--device": profile.device,
-        "--tp-size": tp or profile.tp,
-        "--quantization": profile.quantization,
-        "--attention-backend": profile.attention_backend,
-        "--moe-runner-backend": profile.moe_runner,
-        f"--{attention}-decode-backend": profile.nsa_decode_backend,
-        f"--{attention}-prefill-backend": profile.nsa_prefill_backend,
-        "--mem-fraction-static": profile.memory_fraction,
-        "--host": "127.0.0.1",
-        "--port": port,
-    }
-    options = [part for flag, value in choices.items() if value is not None for part in (flag, str(value))]
-    capture = capture_flags(profile, version)
-    return [python, "-m", "sglang.launch_server", *options, *capture, *profile.extra_flags]
+    profile = _resized(profile, tp)
+    _check_parallel(profile, version)
+    values = {**profile.model_dump(include=set(VALUES)), "model": model_path}
+    argv = [python, "-m", "sglang.launch_server"]
+    for key, spellings in VALUES.items():
+        if values[key] is None or (key == "ep" and profile.ep == 1):
+            continue
+        flag = next((one for one in spellings if one in recorded()[version]), spellings[0])
+        argv += _taken(profile, key, version, flag, str(values[key]))
+    argv += ["--host", "127.0.0.1", "--port", str(port)]
+    for key, switches in (
+        ("all_reduce", ALL_REDUCE[profile.all_reduce]),
+        ("capture_mode", capture_flags(profile, version)),
+    ):
+        for flag, *setting in switches_of(switches):
+            argv += _taken(profile, key, version, flag, *setting)
+    _check_extra(profile, version)
+    return [*argv, *profile.extra_flags]
 
 
-def known_version(text: str) -> Version:
-    """The version, if its flags were checked.
+def _resized(profile: LaunchProfile, tp: int | None) -> LaunchProfile:
+    if tp is None or tp == profile.tp:
+        return profile
+    if tp < 1:
+        raise UsageError(f"tp = {tp} will not do:", "a tensor-parallel size is an integer of 1 or more.")
+    ep = tp if 1 < profile.ep == profile.tp else profile.ep
+    return profile.model_copy(update={"tp": tp, "ep": ep})
 
-    Raises:
-        UsageError: it is not a version, or not one that was checked.
-    """
-    try:
-        version = Version(text)
-    except InvalidVersion:
-        raise UsageError(f"{text!r} is not an SGLang version;", "write it as 0.5.12.") from None
-    if version.is_prerelease or not OLDEST <= Version(version.base_version) <= NEWEST:
+
+def _check_parallel(profile: LaunchProfile, version: Version) -> None:
+    """Sizes that the parser takes, but at which the server stops, or quietly does something else."""
+    start = f"Profile {profile.name} asks for"
+    if profile.tp % profile.ep:
         raise UsageError(
-            f"The launch flags of SGLang {text} are not known (checked: {OLDEST} to {NEWEST}).",
-            "Use a stack with one of those, or read its flags and extend workbook/serving/launch.py.",
+            f"{start} ep {profile.ep}, which does not divide tp {profile.tp};", "mend one of them."
         )
-    return version
+    if profile.moe_runner in ONE_OR_ALL and profile.ep not in (1, profile.tp):
+        raise UsageError(
+            f"{start} ep {profile.ep} at tp {profile.tp}, but moe_runner {profile.moe_runner} takes 1 or all;",
+            f"use ep: 1 or ep: {profile.tp}.",
+        )
+    if profile.all_reduce == "mscclpp":
+        sizes = next(sizes for since, sizes in MSCCLPP_SIZES.items() if version >= since)
+        if profile.tp not in sizes:
+            raise UsageError(
+                f"{start} all_reduce mscclpp at tp {profile.tp}, but MSCCL++ in SGLang {version} serves "
+                f"{', '.join(map(str, sizes))} ranks and else quietly gives way to NCCL;",
+                "use all_reduce: auto or another tp.",
+            )
+        if profile.capture_mode is CaptureMode.EAGER:
+            raise UsageError(
+                f"{start} all_reduce mscclpp with capture_mode eager, but SGLang uses MSCCL++ in CUDA graphs only;",
+                "use all_reduce: auto, or another capture_mode.",
+            )
 
 
 def capture_flags(profile: LaunchProfile, version: Version) -> Sequence[str]:
@@ -119,7 +187,7 @@ def capture_flags(profile: LaunchProfile, version: Version) -> Sequence[str]:
         return ()  # nothing to switch off
     if mode is CaptureMode.PIECEWISE and version >= PIECEWISE_REMOVED:
         raise UsageError(
-            f"SGLang {version} has no piecewise capture: it was removed in {PIECEWISE_REMOVED};",
+            f"SGLang {version} has no piecewise capture: tc_piecewise was removed in {PIECEWISE_REMOVED};",
             "use capture_mode: breakable, its successor, or a stack with an older SGLang.",
         )
     if mode is CaptureMode.BREAKABLE and version < BREAKABLE_ADDED:
@@ -131,6 +199,50 @@ def capture_flags(profile: LaunchProfile, version: Version) -> Sequence[str]:
         decode, prefill = BACKENDS[mode]
         return ("--cuda-graph-backend-decode", decode, "--cuda-graph-backend-prefill", prefill)
     return (OPT_OUT if version >= PIECEWISE_BY_DEFAULT else OPT_IN)[mode]
+
+
+def _check_extra(profile: LaunchProfile, version: Version) -> None:
+    """The profile's extra flags are some that this version takes, and none that says what a key says."""
+    options = recorded()[version]
+    stated = {options[flag].sets: key for key, flags in STATED.items() for flag in flags if flag in options}
+    start = f"Profile {profile.name}, extra_flags:"
+    for flag, *values in switches_of(profile.extra_flags):
+        if not flag.startswith("-"):
+            raise UsageError(
+                f"{start} {flag!r} is no flag;", "a flag goes before its values and begins with --."
+            )
+        if SECRET_FLAG.search(flag):
+            raise UsageError(
+                f"{start} {flag} would put a secret on the command line, which all users of the node can read;",
+                "leave it out: the server listens on the loopback interface only.",
+            )
+        meant = in_full(version, flag)
+        if wrong := misfit(version, meant, values):
+            raise UsageError(f"{start} {wrong}")
+        key = stated.get(options[meant].sets)
+        if key is not None:
+            instead = f"say it with the key {key}." if key else "leave it out; the workbook sets it."
+            raise UsageError(f"{start} {flag} does not belong there;", instead)
+
+
+def switches_of(flags: Sequence[str]) -> Iterator[list[str]]:
+    """Each flag with its values. `--flag=value` counts as two; so does a negative number after its flag."""
+    group: list[str] = []
+    for word in flags:
+        if re.match(r"-(?!\d)", word) and group:
+            yield group
+            group = []
+        group += word.split("=", 1) if word.startswith("--") else [word]
+    if group:
+        yield group
+
+
+def _taken(profile: LaunchProfile, key: str, version: Version, flag: str, *values: str) -> list[str]:
+    if values and values[0].startswith("-"):
+        raise UsageError(f"Profile {profile.name}, {key}: {values[0]!r} begins with a dash;", "mend it.")
+    if wrong := misfit(version, flag, values):
+        raise UsageError(f"Profile {profile.name}, {key}: {wrong}")
+    return [flag, *values]
 
 
 def server_env(
@@ -153,5 +265,16 @@ def server_env(
 
 
 def pasteable(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """The command as one line that a POSIX shell takes as it is, environment included."""
-    return shlex.join(["env", *(f"{name}={value}" for name, value in env.items()), *argv])
+    """The command for a POSIX shell to take as it is, environment included, an option a line.
+
+    A variable whose name looks secret (TOKEN, KEY, SECRET, PASSWORD) is not shown: its value is to be in the shell
+    that the command is pasted into, which says so where it is not.
+    """
+    words = ["env"]
+    for name, value in env.items():
+        words.append(
+            f'{name}="${{{name}:?}}"' if SECRET_NAME.search(name) else shlex.quote(f"{name}={value}")
+        )
+    for word in argv:
+        words.append(f"\\\n  {shlex.quote(word)}" if word.startswith("--") else shlex.quote(word))
+    return " ".join(words)

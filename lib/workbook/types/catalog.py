@@ -12,6 +12,10 @@ SSH_HOST = re.compile(
 )
 
 
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvValue = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+
+
 class Node(Record):
     """Where processes run.
 
@@ -32,7 +36,7 @@ class Node(Record):
     venv: str | None = None
     work: str | None = None
     stack: str = "embedded"
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     gpus: tuple[Annotated[int, Field(ge=0)], ...] | None = None
 
     @model_validator(mode="after")
@@ -74,6 +78,22 @@ class LaunchProfile(Record):
     """What a server is launched with: the intent, not yet the flags of one SGLang version.
 
     Args:
+        model: a folder or Hugging Face name; `tiny` and `tiny:hidden=2048,layers=16` are made on the node.
+        tp: tensor-parallel size.
+        ep: expert-parallel size, a divisor of `tp`; at 1 every rank has a slice of every expert.
+        quantization: as SGLang names it, like the backends below; the model's own where left out.
+        moe_runner: what runs the experts.
+        moe_a2a: what exchanges tokens between expert-parallel ranks; all-reduce alone where left out.
+        nsa_decode_backend: kernels of sparse attention in decode; newer SGLang calls it DSA.
+        nsa_prefill_backend: the same in prefill.
+        all_reduce: `auto` leaves it to SGLang; `nccl` and `mscclpp` put the custom kernel out of the way, which goes
+            before both, and MSCCL++ takes the small messages.
+        memory_fraction: share of the GPU's free memory at start for weights and KV cache.
+        extra_flags: flags of SGLang for what no key here says; each one as on the command line.
+        env: added to the server's environment. A secret (TOKEN, KEY, SECRET or PASSWORD in its name) is shown as a
+            reference to the variable, never in clear.
+        concurrencies: requests in flight, a benchmark point each.
+        requests_per_slot: requests of a point, as a multiple of its concurrency.
         side_by_side: two of its servers fit the node's memory at once, so a comparison can alternate point by point.
     """
 
@@ -83,16 +103,19 @@ class LaunchProfile(Record):
     load_format: Literal["auto", "dummy"] = "auto"
     device: Literal["cpu", "cuda"] = "cuda"
     tp: int = Field(default=1, ge=1)
+    ep: int = Field(default=1, ge=1)
     quantization: str | None = None
     attention_backend: str | None = None
     moe_runner: str | None = None
+    moe_a2a: str | None = None
     nsa_decode_backend: str | None = None
     nsa_prefill_backend: str | None = None
+    all_reduce: Literal["auto", "nccl", "mscclpp"] = "auto"
     capture_mode: CaptureMode = CaptureMode.DECODE_GRAPHS
     memory_fraction: float | None = Field(default=None, gt=0, le=1)
     extra_flags: tuple[str, ...] = ()
-    env: dict[str, str] = Field(default_factory=dict)
-    concurrencies: tuple[int, ...]
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
+    concurrencies: tuple[Annotated[int, Field(ge=1, le=65536)], ...] = Field(min_length=1)
     input_tokens: int = Field(ge=1)
     output_tokens: int = Field(ge=1)
     requests_per_slot: int = Field(default=4, ge=1)
