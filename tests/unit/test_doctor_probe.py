@@ -44,8 +44,8 @@ def program(path, text):
 # mounts
 
 MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
-40 22 0:40 / /home rw,relatime shared:9 - nfs4 filer:/home rw,vers=4.2
-41 40 8:2 / /home/eve/local rw,nosuid,noexec - xfs /dev/sdb1 rw
+40 22 0:40 / /people rw,relatime shared:9 - nfs4 filer:/people rw,vers=4.2
+41 40 8:2 / /people/eve/local rw,nosuid,noexec - xfs /dev/sdb1 rw
 42 22 0:50 / /mnt/two\040words rw - fuse.sshfs eve@far:/ rw
 43 22 0:60 / /data rw - ext4 /dev/sdc1 rw
 44 43 0:61 / /data rw,noexec shared:3 master:1 - tmpfs tmpfs rw
@@ -58,10 +58,10 @@ no mount at all
     [
         ("/", "ext4", False),
         ("/usr/lib", "ext4", False),
-        ("/home", "nfs4", False),
-        ("/home/eve/.cache/flashinfer", "nfs4", False),
-        ("/homely", "ext4", False),
-        ("/home/eve/local/x", "xfs", True),
+        ("/people", "nfs4", False),
+        ("/people/eve/.cache/flashinfer", "nfs4", False),
+        ("/peoples", "ext4", False),
+        ("/people/eve/local/x", "xfs", True),
         ("/mnt/two words/x", "fuse.sshfs", False),
         ("/data/x", "tmpfs", True),
     ],
