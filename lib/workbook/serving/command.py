@@ -2,7 +2,9 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
+from workbook.boundary.levels import level
 from workbook.node.base import NodeConnection
 from workbook.node.probe import flashinfer_dir
 from workbook.serving.caches import cache_env, caches_dir
@@ -12,10 +14,11 @@ from workbook.types import LaunchProfile, Stack
 
 @dataclass(frozen=True)
 class Command:
-    """A command and what its environment has beyond the node's own."""
+    """A command, what its environment has beyond the node's own, and the folder of its caches."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
+    caches: Path
 
     @property
     def pasteable(self) -> str:
@@ -42,11 +45,12 @@ def server_command(
         stack: whose Python it is; the node's own where left out.
 
     Raises:
-        UsageError: this SGLang cannot do what the profile asks.
+        UsageError: this SGLang cannot do what the profile asks, or there is no such level.
     """
+    level(patch_level)
     argv = server_argv(profile, sglang_version, python=python, model_path=model_path, port=port, tp=tp)
-    name = stack.name if stack else node.node.stack
-    env = cache_env(caches_dir(node.stacks, name, sglang_version, patch_level))
+    caches = caches_dir(node.stacks, stack.name if stack else node.node.stack, sglang_version, patch_level)
+    env = cache_env(caches)
     env |= server_env(profile, patch_level=patch_level)  # a profile may choose other caches
     folders = [str(node.overlay)] if any(key.startswith("WORKBOOK_") for key in env) else []
     if stack is not None and stack.name != node.node.stack and profile.device == "cuda":
@@ -54,4 +58,4 @@ def server_command(
         folders += [str(flashinfer)] if node.exists(flashinfer) else []
     if folders:
         env["PYTHONPATH"] = os.pathsep.join(part for part in (*folders, node.pythonpath) if part)
-    return Command(tuple(argv), env)
+    return Command(tuple(argv), env, caches)

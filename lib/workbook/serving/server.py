@@ -78,7 +78,7 @@ class Server:
             raise WorkbookError(f"{log} is there already.", "Give every server a log of its own.")
         self.node, self.profile, self.log = node, profile, log
         self.ready_timeout_s, self.silence_s = ready_timeout_s, silence_s
-        self._on_progress = on_progress or (lambda words: None)
+        self.on_progress = on_progress or (lambda words: None)
         self._stack, self._patch_level, self._tp = stack, patch_level, tp
         self._port_is_given = port is not None
         self._tag = uuid.uuid4().hex
@@ -98,14 +98,22 @@ class Server:
         self._before = footprint.take(node, self.port, self._tag)
         if not self._before.port_free:
             raise UsageError(f"Port {self.port} of node {node.node.name} is in use.", "Choose another one.")
-        self._gpus = usable_gpus(node, profile, tp or profile.tp, [*self._before.gpu_gb], self._command.env)
+        self.gpus = usable_gpus(node, profile, tp or profile.tp, [*self._before.gpu_gb], self._command.env)
         self._process: Process | None = None
         self._open = ExitStack()
+        self.stopped = (
+            False  # with all that belongs to it, as far as `outcome.left_behind` does not say otherwise
+        )
 
     @property
     def command(self) -> str:
         """What runs, ready to paste into a shell of the node."""
         return self._command.pasteable
+
+    @property
+    def caches(self) -> Path:
+        """The folder on the node of what it compiles, which the next server of this level finds."""
+        return self._command.caches
 
     @property
     def capture_steps(self) -> tuple[CaptureStep, ...]:
@@ -192,7 +200,7 @@ class Server:
                     )
                 if progress.read(text) != words:
                     words = progress.words
-                    self._on_progress(words)
+                    self.on_progress(words)
             if status is not None:
                 self._fail(failure_status(self.log), f"{how_it_ended(status)} before it was ready", status)
             # without its own word, who answers may be another server that took the port
@@ -231,8 +239,9 @@ class Server:
             capture_s=capture.seconds,
             graph_memory_gb=capture.graph_memory_gb,
             peak_rss_gb=peak_memory(self.log),
-            left_behind=footprint.left_behind(self.node, self.port, self._tag, self._before, self._gpus),
+            left_behind=footprint.left_behind(self.node, self.port, self._tag, self._before, self.gpus),
         )
+        self.stopped = True
 
     def _note(self, **changes: object) -> None:
         self.outcome = self.outcome.model_copy(update=changes)
