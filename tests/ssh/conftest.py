@@ -6,6 +6,8 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +44,12 @@ Host *
 """
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.ssh)
+
+
 @dataclass
 class Sshd:
     """The server, what a client needs to reach it, and its processes."""
@@ -54,47 +62,64 @@ class Sshd:
     def config(self) -> Path:
         return self.folder / "client_config"
 
+    def below(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
     def sessions(self) -> list[psutil.Process]:
-        """The processes of its sessions: those below the one that listens which are sshd themselves."""
-        below = psutil.Process(self.process.pid).children(recursive=True)
-        return [one for one in below if one.name().startswith("sshd")]
+        """The processes of sshd that serve a connection, without what runs in it."""
+        return [one for one in self.below() if one.name().startswith("sshd")]
 
 
 def make_key(path: Path) -> str:
+    """A key pair without a passphrase; the public half."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
     return path.with_suffix(".pub").read_text()
 
 
-@pytest.fixture(scope="session")
-def sshd(tmp_path_factory):
-    if SSHD is None or shutil.which("ssh-keygen") is None:
+@contextmanager
+def serve(folder: Path, more: str = "") -> Iterator[Sshd]:
+    """An sshd that runs inside the block.
+
+    Args:
+        folder: where its files go.
+        more: further lines of its configuration.
+    """
+    if SSHD is None or shutil.which("ssh") is None:
         pytest.skip("no sshd here (tests/system_packages.sh brings openssh-server where it may)")
-    folder = tmp_path_factory.mktemp("sshd")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     host_key = make_key(folder / "host_key")
     (folder / "authorized_keys").write_text(make_key(folder / "user_key"))
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {host_key}")
-    (folder / "sshd_config").write_text(SERVER.format(folder=folder, port=port))
+    (folder / "sshd_config").write_text(SERVER.format(folder=folder, port=port) + more)
     (folder / "client_config").write_text(CLIENT.format(folder=folder, port=port, user=getpass.getuser()))
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # a server that root starts wants it
     with (folder / "sshd.log").open("w") as log:
         process = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
-    wait_for(lambda: b"SSH" in banner(port), 30)
-    yield Sshd(folder, port, process)
-    for one in [*psutil.Process(process.pid).children(recursive=True), process]:
-        one.kill()
-    process.wait()
+    server = Sshd(folder, port, process)
+    try:
+        wait_for(lambda: greets(port), 60)
+        yield server
+    finally:
+        for one in [*server.below(), process]:
+            one.kill()
+        process.wait()
 
 
-def banner(port: int) -> bytes:
+def greets(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as one:
-            return one.recv(20)
+            return one.recv(4) == b"SSH-"
     except OSError:
-        return b""
+        return False
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -102,7 +127,7 @@ def described(sshd, tmp_path, monkeypatch):
     """The description of a node behind that server, with a work folder of the test's own."""
     monkeypatch.setenv("WORKBOOK_SSH", f"ssh -F {sshd.config}")
     return Node(
-        name="far", kind="ssh", host="ssh://node", python=sys.executable, work=str(tmp_path / "work" / "of node")
+        name="far", kind="ssh", host="ssh://node", python=sys.executable, work=str(tmp_path / "node's work")
     )
 
 

@@ -179,16 +179,18 @@ def why_not_begun(node: Node, python: str, status: int, said: str) -> WorkbookEr
     if status in (126, 127) or "not found" in said:
         return UsageError(f"Node {node.name} has no Python at {python}: {last_line(said)}.", name_one)
     if status == 255:
-        return lost(node, "before anything ran")
+        return ConnectionLostError(node, "before anything ran")
     return WorkbookError(
         f"Node {node.name} did not start {python} (exit status {status}): {last_line(said)}.",
         f"This has to work first: ssh {node.host} {python} --version",
     )
 
 
-def lost(node: Node, when: str) -> WorkbookError:
+class ConnectionLostError(WorkbookError):
     """The connection to a node ended unasked."""
-    return WorkbookError(
-        f"The connection to node {node.name} ({node.host}) was lost {when}.",
-        "What ran there through it ends by itself; see that the node is up, and run this again.",
-    )
+
+    def __init__(self, node: Node, when: str) -> None:
+        super().__init__(
+            f"The connection to node {node.name} ({node.host}) was lost {when}.",
+            "What ran there through it ends by itself; see that the node is up, and run this again.",
+        )

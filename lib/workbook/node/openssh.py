@@ -96,6 +96,9 @@ class Master:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    def ended_within(self, seconds: float) -> bool:
+        return self._process.wait(seconds) is not None
+
     def argv(self, remote_command: str) -> list[str]:
         """What runs a command on the node, which its login shell reads."""
         return [*self._ssh, *CLIENT, "-S", str(self._socket), "--", self.host, remote_command]

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.base import Completed
-from workbook.node.channel import Channel, lost, own_lines, own_text, skip_greeting
+from workbook.node.channel import Channel, ConnectionLostError, own_lines, own_text, skip_greeting
 from workbook.node.local import TAG, node_env, wait_telling
 from workbook.node.openssh import Master
 from workbook.node.remote import Stream, pack, unpack
@@ -31,6 +31,7 @@ from workbook.types import Node
 WORK = "~/.cache/workbook"
 SESSIONS = 8  # at once on one connection; sshd's own limit, MaxSessions, is 10 by default
 SESSION_S = 600  # until one of them is free
+ENDING_S = 2.0  # a connection takes as long to end
 ANSWER_S = 90  # the node itself gives up before
 REMOTE = Path(__file__).with_name("remote.py")
 
@@ -240,18 +241,23 @@ class SshConnection:
                 self._ask("end_tagged", tag)
                 if through is self._master:
                     return
-        raise lost(self.node, f"while {Path(program).name} ran")
+        raise ConnectionLostError(self.node, f"while {Path(program).name} ran")
 
     def _channel(self, script: str, argv: Sequence[str], mark: str, **options: Any) -> Channel:
         """A channel, which holds a session of the connection until that is released."""
-        master = self._connected()
         if not self._sessions.acquire(timeout=SESSION_S):
             raise WorkbookError(
                 f"{SESSIONS} commands run on node {self.node.name}, and none ended in {SESSION_S} s.",
                 "Run fewer at once.",
             )
         try:
-            return Channel(master, self._given_python, script, argv, mark, **options)
+            master = self._connected()
+            try:
+                return Channel(master, self._given_python, script, argv, mark, **options)
+            except ConnectionLostError:  # nothing ran, so a connection that was just found dead is made anew
+                if not master.ended_within(ENDING_S):
+                    raise
+                return Channel(self._connected(), self._given_python, script, argv, mark, **options)
         except BaseException:
             self._sessions.release()
             raise
@@ -275,7 +281,7 @@ class SshConnection:
             channel.client.wait(ANSWER_S)
         word = channel.last_word()
         if word is None:
-            raise lost(self.node, "before it answered")
+            raise ConnectionLostError(self.node, "before it answered")
         answer = json.loads(word)
         if "error" in answer:
             raise NodeRefusedError(f"Node {self.node.name} {what}: {answer['error']}.", answer["error"])
