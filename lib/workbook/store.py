@@ -25,6 +25,7 @@ from workbook.types import SCHEMA_VERSION, EnvSnapshot, Record, RunRecord, Statu
 
 PARTIAL = ".partial"
 MATRIX = "matrix"  # the campaign, and the name of its runs, in which matrices over versions are kept
+BENCH = "bench"  # the same for what `workbook bench` measures
 RUNS_HINT = "Set WORKBOOK_RUNS to a folder that is writable."
 R = TypeVar("R", bound=Record)
 
@@ -235,7 +236,7 @@ def partials(campaign: str) -> list[str]:
 
 def campaigns() -> list[str]:
     """The campaigns of notebooks that have a folder, oldest first."""
-    folders = [path for path in runs_dir().glob("*/") if path.name != MATRIX]
+    folders = [path for path in runs_dir().glob("*/") if path.name not in (MATRIX, BENCH)]
     return [path.name for path in sorted(folders, key=lambda path: path.stat().st_mtime)]
 
 

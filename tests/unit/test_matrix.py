@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from workbook import catalog, matrices, store
 from workbook.boundary.matrix import keys, plan, without
 from workbook.cli import app
-from workbook.commands.matrix import WORD_WIDTH, lines
+from workbook.commands.console import WORD_WIDTH
+from workbook.commands.matrix import lines
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.probe import check_flashinfer
 from workbook.paths import OVERLAY, PROBES, ROOT

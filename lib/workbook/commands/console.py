@@ -1,5 +1,6 @@
 """What every command shares: where it prints, and the options that several take."""
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -7,7 +8,9 @@ import yaml
 from rich.console import Console
 
 from workbook.errors import UsageError
+from workbook.report.text import one_line
 
+WORD_WIDTH = 100  # characters in a table; the records have the whole text
 out = Console(soft_wrap=True, highlight=False, markup=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
@@ -16,6 +19,14 @@ StackOption = Annotated[str, typer.Option("--stack", help="A stack of data/stack
 ArchOption = Annotated[str, typer.Option("--arch", help="The declared GPU architecture.")]
 LevelOption = Annotated[int, typer.Option("--patch-level", help="0 (unpatched) to 4.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A line a row, in columns as wide as their widest word: a table that grep and awk can read."""
+    words = [[one_line(word, WORD_WIDTH) or "-" for word in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*words, strict=True)]
+    for row in words:
+        yield "  ".join(word.ljust(most) for word, most in zip(row, widths, strict=True)).rstrip()
 
 
 def name_value(text: str) -> tuple[str, Any]:

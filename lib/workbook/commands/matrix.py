@@ -10,14 +10,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from workbook.boundary.entries import ENTRIES, paths
 from workbook.boundary.levels import LEVELS
-from workbook.commands.console import ArchOption, JsonOption, NodeOption, err, out
+from workbook.commands.console import ArchOption, JsonOption, NodeOption, columns, err, out
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.connect import connect
-from workbook.report.text import one_line
 from workbook.stacks import checked_version
 from workbook.types import MatrixCell, MatrixRequest
 
-WORD_WIDTH = 100  # characters in the table; the records have the whole text
 GO_ON = "To go on: workbook matrix --resume"
 ALL_LEVELS = ",".join(str(each.level) for each in LEVELS)
 
@@ -117,9 +115,7 @@ def _word(cell: MatrixCell) -> str:
 
 def lines(cells: list[MatrixCell]) -> Iterator[str]:
     """A line a cell, in columns as wide as their widest word: a table that grep and awk can read."""
-    rows: list[tuple[str, ...]] = [
-        ("torch", "flashinfer", "entry", "level", "process", "status", "seconds", "operation", "blamed")
-    ]
+    rows = [("torch", "flashinfer", "entry", "level", "process", "status", "seconds", "operation", "blamed")]
     rows += [
         (
             one.torch,
@@ -134,7 +130,4 @@ def lines(cells: list[MatrixCell]) -> Iterator[str]:
         )
         for one in cells
     ]
-    rows = [tuple(one_line(word, WORD_WIDTH) or "-" for word in row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip()
+    return columns(rows)

@@ -178,7 +178,7 @@ def check(targets: Sequence[Target], plan: Plan) -> None:
     for name, value in least_one.items():
         if value < 1:
             raise UsageError(f"There is nothing to measure with {name} of {value};", "give 1 or more.")
-    if plan.budget_s is not None and plan.budget_s <= 0:
+    if plan.budget_s is not None and not plan.budget_s > 0:  # nor NaN
         raise UsageError(f"There is no time to measure in a budget of {plan.budget_s:g} s;", "give more.")
     if not targets or len({one.stem for one in targets}) < len(targets):
         raise UsageError(
