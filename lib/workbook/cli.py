@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from workbook.commands import boundary, campaign, doctor, matrix, patch, serve, stack
+from workbook.commands import bench, boundary, campaign, doctor, matrix, patch, serve, stack
 from workbook.commands.console import err
 from workbook.errors import WorkbookError
 
@@ -18,6 +18,7 @@ app.command()(boundary.trace)
 app.command()(boundary.blockers)
 app.command()(matrix.matrix)
 app.command()(boundary.values)
+app.command()(bench.bench)
 app.command()(doctor.doctor)
 app.command()(serve.serve)
 app.command(name="exec", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
