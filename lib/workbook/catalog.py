@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from workbook.errors import UsageError, nearest
 from workbook.paths import DATA
 from workbook.types import LaunchProfile, Node, Record, Stack
+from workbook.types.wheelhouse import WheelhouseRules
 
 R = TypeVar("R", bound=Record)
 
@@ -18,6 +19,7 @@ FOLDERS: dict[type[Record], str] = {
     Node: "nodes",
     LaunchProfile: "profiles",
     Stack: "stacks",
+    WheelhouseRules: "wheelhouse",
 }
 
 

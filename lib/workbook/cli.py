@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from workbook.commands import bench, boundary, campaign, doctor, matrix, patch, serve, stack
+from workbook.commands import bench, boundary, campaign, doctor, matrix, patch, serve, stack, wheelhouse
 from workbook.commands.console import err
 from workbook.errors import WorkbookError
 
@@ -24,6 +24,7 @@ app.command()(serve.serve)
 app.command(name="exec", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
     patch.exec_
 )
+app.command()(wheelhouse.wheelhouse)
 app.add_typer(patch.app, name="patch")
 app.add_typer(stack.app, name="stack")
 

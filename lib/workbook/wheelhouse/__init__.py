@@ -1,0 +1,1 @@
+"""The offline bundle of a stack, for a node without a network."""
