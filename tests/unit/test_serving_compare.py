@@ -84,7 +84,7 @@ def story(monkeypatch):
 
     def answer(node, url, *, name, **_):
         told.events.append(f"ask {name}")
-        one = Answer((1, 2, 3), (-1.0, -2.0, -3.0), (1.0, 1.0, 1.0))
+        one = Answer((1, 2, 3), (-1.0, -2.0, -3.0))
         return Answers(name, 3, (one, one))
 
     def measure(node, targets, plan, *, on_point, **_):
