@@ -191,3 +191,44 @@ def test_a_home_folder_is_the_nodes(far):
     other = SshConnection(relative)
     other.__dict__["_facts"] = far._facts
     assert other.python == f"{home.decode().strip()}/bin/python"
+
+
+# What people have in ~/.ssh/config for their own sessions.
+OWN_SETTINGS = """
+Host *
+  ControlMaster auto
+  ControlPath {folder}/%C
+  ControlPersist 10m
+  RemoteCommand tmux attach
+  RequestTTY force
+  LocalForward {port} 127.0.0.1:80
+  ExitOnForwardFailure yes
+  LogLevel QUIET
+  ForwardX11 yes
+  BatchMode no
+  ServerAliveInterval 0
+"""
+
+
+def test_settings_for_a_terminal_do_not_get_in_the_way(described, sshd, tmp_path, monkeypatch):
+    config = tmp_path / "config"
+    settings = OWN_SETTINGS.format(folder=tmp_path, port=sshd.port)  # a port that is taken
+    config.write_text(settings + sshd.config.read_text())
+    monkeypatch.setenv("WORKBOOK_SSH", f"ssh -F {config}")
+    far = SshConnection(described)
+    assert far.run(["echo", "x"], timeout_s=60).stdout == "x\n"
+    far.close()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["config"]
+
+
+def test_a_node_behind_a_jump_host(described, sshd, tmp_path, monkeypatch):
+    config = tmp_path / "config"
+    behind = f"Host behind\n  ProxyJump node\n  HostName 127.0.0.1\n  Port {sshd.port}\n"
+    config.write_text(behind + sshd.config.read_text())
+    monkeypatch.setenv("WORKBOOK_SSH", f"ssh -F {config}")
+    far = SshConnection(described.model_copy(update={"host": "ssh://behind"}))
+    assert far.run(["echo", "x"], timeout_s=60).stdout == "x\n"
+    jump = [one for one in psutil.Process().children(recursive=True) if "-W" in one.cmdline()]
+    assert jump
+    far.close()
+    assert running(one.pid for one in jump) == []

@@ -130,7 +130,7 @@ class Master:
         if reason:
             raise WorkbookError(
                 f"Port {there} of node {self.node.name} cannot be reached over ssh: {reason}.",
-                "See whether its sshd allows forwarding (AllowTcpForwarding).",
+                "See that the node is up, and run this again.",
             )
 
     def close(self) -> None:
