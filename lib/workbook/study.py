@@ -13,8 +13,6 @@ from workbook.params import Params
 from workbook.paths import require_checkout
 from workbook.types import EnvSnapshot, Stack, Status
 
-DEFAULT_STACK = "embedded"
-
 
 @dataclass(frozen=True)
 class Sealed:
@@ -74,7 +72,7 @@ def begin(params: Params) -> Study:
     """
     require_checkout()
     node = connect(params.node)
-    stack = catalog.load(Stack, getattr(params, "stack", DEFAULT_STACK))
+    stack = catalog.load(Stack, getattr(params, "stack", node.node.stack))
     env = snapshot.take(node, stack)
     run = store.create(params.campaign, params.notebook, params.label, params.model_dump(mode="json"))
     return Study(params, run, node, stack, env)
