@@ -11,16 +11,18 @@ from workbook.types import Status
 
 pytestmark = pytest.mark.slow
 
-TRIALS = 200
+TRIALS = 25
 
 
 def counted(noise: dict[str, Any], change: dict[str, Any]) -> dict[Status, int]:
-    """The verdicts on so many models: three passes of the baseline against two of the candidate."""
+    """The verdicts on so many models: three passes of each, over as many prompts as `ask` has by itself."""
     found = dict.fromkeys((Status.OK, Status.WRONG_OUTPUT, Status.NOT_SUPPORTED_HERE), 0)
     for model in range(TRIALS):
         rng = np.random.default_rng(model)
-        baseline = [one_pass(rng, model=2 * model, **noise) for _ in range(3)]
-        candidate = [one_pass(rng, **{"model": 2 * model, **noise, **change}) for _ in range(2)]
+        baseline = [one_pass(rng, model=2 * model, prompts=256, **noise) for _ in range(3)]
+        candidate = [
+            one_pass(rng, **{"model": 2 * model, "prompts": 256, **noise, **change}) for _ in range(3)
+        ]
         found[gate("baseline", "candidate", baseline, candidate).status] += 1
     return found
 
@@ -28,7 +30,6 @@ def counted(noise: dict[str, Any], change: dict[str, Any]) -> dict[Status, int]:
 @pytest.mark.parametrize(
     "noise",
     [
-        {"noise": 0.02},
         {"noise": 0.1},
         {"noise": 0.02, "outliers": 0.001},
         {"noise": 0.0, "with_logprobs": False},
@@ -41,11 +42,8 @@ def test_an_equal_candidate_is_refused_in_less_than_one_of_twenty(noise: dict[st
     assert found[Status.NOT_SUPPORTED_HERE] == 0
 
 
-@pytest.mark.parametrize("noise", [{"noise": 0.0}, {"noise": 0.02}, {"noise": 0.1}])
-@pytest.mark.parametrize("change", [{"corrupted": 0.02}, {"constant": 5}])
-def test_two_corrupted_prompts_of_a_hundred_are_caught_in_more_than_19_of_20(
-    noise: dict[str, Any], change: dict[str, Any]
-) -> None:
-    found = counted(noise, change)
-    print(noise, change, found)
+@pytest.mark.parametrize("noise", [{"noise": 0.0}, {"noise": 0.1}, {"noise": 0.0, "with_logprobs": False}])
+def test_two_percent_of_corrupted_prompts_are_caught_in_more_than_19_of_20(noise: dict[str, Any]) -> None:
+    found = counted(noise, {"corrupted": 0.02})
+    print(noise, found)
     assert found[Status.WRONG_OUTPUT] > 0.95 * TRIALS

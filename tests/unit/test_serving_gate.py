@@ -1,5 +1,6 @@
 """The gate's verdicts, on answers of a simulated model."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +16,16 @@ from workbook.types import AccuracyOutcome, Status
 
 def passes(seed: int, count: int, label: str = "baseline", **how: Any) -> list[Answers]:
     rng = np.random.default_rng(seed)
-    return [one_pass(rng, name=f"{label}, pass {number}", **how) for number in range(count)]
+    return [
+        one_pass(rng, name=f"{label}, pass {number}", **{"prompts": 256, **how}) for number in range(count)
+    ]
 
 
 def judged(
     noise: float, candidate: dict[str, Any], seed: int = 1, count: int = 3, **both: Any
 ) -> AccuracyOutcome:
     baseline = passes(seed, count, noise=noise, **both)
-    other = passes(seed + 1, 2, "candidate", **({"noise": noise} | both | candidate))
+    other = passes(seed + 1, 3, "candidate", **({"noise": noise} | both | candidate))
     return gate("baseline", "candidate", baseline, other)
 
 
@@ -30,8 +33,8 @@ def judged(
 def test_a_candidate_that_is_the_baseline_passes(noise: float) -> None:
     outcome = judged(noise, {})
     assert outcome.status is Status.OK, outcome.reason
-    assert len(outcome.noise) == 3 and len(outcome.compared) == 6
-    assert "1 of 100 answers wrong from the start would have been refused" in outcome.reason
+    assert len(outcome.noise) == 3 and len(outcome.compared) == 9
+    assert re.search(r"[1-6] of 256 answers wrong from the start would have been refused", outcome.reason)
     diverged = [one is not None for found in outcome.noise for one in found.first_divergence]
     assert any(diverged) == (noise > 0)  # the baseline itself differs from itself, and that is no fault
 
@@ -63,7 +66,7 @@ def test_rounding_in_another_order_is_no_error_even_if_the_baseline_never_varies
 
 
 def test_a_baseline_too_noisy_for_a_verdict_says_so() -> None:
-    outcome = judged(3.0, {"corrupted": 0.02})
+    outcome = judged(20.0, {"corrupted": 0.02})
     assert outcome.status is Status.NOT_SUPPORTED_HERE
     assert "one answer in ten wrong" in outcome.reason
 
@@ -71,9 +74,9 @@ def test_a_baseline_too_noisy_for_a_verdict_says_so() -> None:
 def test_without_logprobs_tokens_alone_are_judged() -> None:
     same = judged(0.0, {}, with_logprobs=False)
     assert same.status is Status.OK and "without log-probabilities" in same.reason
-    assert judged(0.0, {"corrupted": 0.05}, with_logprobs=False).status is Status.WRONG_OUTPUT
+    assert judged(0.0, {"corrupted": 0.02}, with_logprobs=False).status is Status.WRONG_OUTPUT
     assert judged(0.0, {"model": 1}, with_logprobs=False).status is Status.WRONG_OUTPUT
-    assert judged(0.3, {}, with_logprobs=False).status is Status.NOT_SUPPORTED_HERE
+    assert judged(20.0, {}, with_logprobs=False).status is Status.NOT_SUPPORTED_HERE
 
 
 def broken(answers: Answers, **changes: Any) -> Answers:

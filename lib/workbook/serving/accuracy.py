@@ -25,7 +25,7 @@ def ask(
     *,
     name: str,
     raw: Path,
-    prompts: int | Sequence[str] = 128,
+    prompts: int | Sequence[str] = 256,
     input_tokens: int = 128,
     output_tokens: int = 32,
     concurrency: int = 16,
