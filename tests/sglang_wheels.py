@@ -55,8 +55,8 @@ def fetch(version: str) -> Path:
     return folder
 
 
-def ask(version: str, argvs: Sequence[Sequence[str]]) -> dict:
-    """What the parser of this SGLang takes (`options`), and what it makes of these argument lists (`parsed`)."""
+def ask(version: str, requests: Sequence[dict]) -> dict:
+    """What the parser of this SGLang takes (`options`), and what it makes of these requests (`answers`)."""
     path = os.pathsep.join([str(fetch(version)), str(OVERLAY)])
     own = {
         "PYTHONPATH": path,
@@ -66,7 +66,7 @@ def ask(version: str, argvs: Sequence[Sequence[str]]) -> dict:
     }
     done = subprocess.run(
         [sys.executable, "-P", str(PARSER)],
-        input=json.dumps(argvs),
+        input=json.dumps(list(requests)),
         env={**os.environ, **own},
         capture_output=True,
         text=True,
