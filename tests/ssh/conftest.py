@@ -44,12 +44,6 @@ Host *
 """
 
 
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.ssh)
-
-
 @dataclass
 class Sshd:
     """The server, what a client needs to reach it, and its processes."""

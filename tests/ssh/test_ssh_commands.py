@@ -18,6 +18,8 @@ from tests.ssh.conftest import serve
 from tests.unit.test_node_local import FAMILY, family
 from workbook.node.ssh import SESSIONS, SshConnection
 
+pytestmark = pytest.mark.ssh
+
 HOSTILE = [
     "a b", "$(touch x)", "; touch x", "`touch x`", "'\"", "two\nlines", "\\", "!!", "*", "-n", "", "~", "é 漢",
     "\udcff",

@@ -4,6 +4,8 @@ from workbook import catalog
 from workbook.doctor.examine import compare_clocks, examine
 from workbook.types import Stack
 
+pytestmark = pytest.mark.ssh
+
 
 def test_a_node_behind_ssh_is_examined(far, described):
     found = {check.name: check for check in examine(far, catalog.load(Stack, "embedded"))}

@@ -197,6 +197,8 @@ from pathlib import Path
 from workbook import catalog
 catalog.DATA = Path(sys.argv.pop(1))
 from workbook.cli import main
+
+pytestmark = pytest.mark.ssh
 main()
 """
 

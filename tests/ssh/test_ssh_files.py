@@ -10,6 +10,8 @@ from workbook.errors import WorkbookError
 from workbook.node.ssh import content_hash
 from workbook.paths import OVERLAY, PROBES
 
+pytestmark = pytest.mark.ssh
+
 NAMES = ["a b", "-rf", "$(touch x)", "new\nline", "quote'\"", "`x`", "*", "\\", "é 漢", "\udcff", "x" * 200]
 
 

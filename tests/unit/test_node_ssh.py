@@ -116,8 +116,8 @@ def test_a_python_in_the_home_folder(tmp_path):
         ("Host key verification failed.", "has a host key that is not known here", WorkbookError),
         (
             "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\n"
-            "Offending ED25519 key in /home/me/.ssh/known_hosts:7\nHost key verification failed.",
-            "shows another host key than the one that is known here (/home/me/.ssh/known_hosts:7)",
+            "Offending ED25519 key in /etc/ssh/known_hosts:7\nHost key verification failed.",
+            "shows another host key than the one that is known here (/etc/ssh/known_hosts:7)",
             WorkbookError,
         ),
         ("kex: \x1b[31mno match\n\n", "cannot be reached: kex: [31mno match", WorkbookError),
