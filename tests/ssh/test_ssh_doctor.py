@@ -1,5 +1,7 @@
 """The doctor examines a node behind ssh as it does a local one."""
 
+import pytest
+
 from workbook import catalog
 from workbook.doctor.examine import compare_clocks, examine
 from workbook.types import Stack
