@@ -16,13 +16,13 @@ from workbook.errors import WorkbookError
 from workbook.node import ssh, ssh_process
 from workbook.node.openssh import sockets_folder
 
+pytestmark = pytest.mark.ssh
+
 ASKER = """
 import sys, time
 from pathlib import Path
 from workbook.node.ssh import SshConnection
 from workbook.types import Node
-
-pytestmark = pytest.mark.ssh
 far = SshConnection(Node.model_validate_json(sys.argv[1]))
 argv = [sys.executable, "-c", sys.argv[2], sys.argv[2], "child"]
 process = far.start(argv, log=Path(sys.argv[3]), grace_s=0.5)

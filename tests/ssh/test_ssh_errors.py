@@ -12,6 +12,8 @@ from workbook.errors import UsageError, WorkbookError
 from workbook.node import openssh
 from workbook.node.ssh import SshConnection
 
+pytestmark = pytest.mark.ssh
+
 
 def failure(node, kind=WorkbookError):
     """How the first use of a node fails."""
@@ -197,8 +199,6 @@ from pathlib import Path
 from workbook import catalog
 catalog.DATA = Path(sys.argv.pop(1))
 from workbook.cli import main
-
-pytestmark = pytest.mark.ssh
 main()
 """
 

@@ -16,6 +16,8 @@ from workbook.node.probe import check_flashinfer, flashinfer_dir, overlay_env, s
 from workbook.paths import DATA
 from workbook.types import Stack, Status
 
+pytestmark = pytest.mark.ssh
+
 # `workbook`, where data/ is another folder.
 COMMAND = """
 import sys
@@ -23,8 +25,6 @@ from pathlib import Path
 from workbook import catalog
 catalog.DATA = Path(sys.argv.pop(1))
 from workbook.cli import main
-
-pytestmark = pytest.mark.ssh
 main()
 """
 
