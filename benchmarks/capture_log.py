@@ -52,7 +52,7 @@ def main() -> None:
             size = log.stat().st_size / 1e6
             print(
                 f"{size:.0f} MB, {what}: {len(found.steps)} steps in {ours:.2f} s, the decisive line in "
-                f"{decisive:.2f} s, grep {grep:.2f} s ({ours / grep:.0f} times faster)"
+                f"{decisive:.2f} s, grep {grep:.2f} s ({ours / grep:.0f} times grep)"
             )
 
 

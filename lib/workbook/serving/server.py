@@ -27,6 +27,7 @@ from workbook.types import CaptureStep, LaunchProfile, ServeOutcome, Stack, Stat
 
 POLL_S = 0.25
 PORT_TAKEN = re.compile(r"(?i)address already in use|EADDRINUSE")
+QUIET = re.compile(r"--log-level[= ](warning|error|critical)")  # it does not say that it is ready
 PEAK = re.compile(r"workbook: peak resident memory ([\d.]{1,12}) GB$")
 
 
@@ -184,9 +185,10 @@ class Server:
         self._note(ready_s=time.monotonic() - started)
 
     def _wait_until_ready(self, process: Process, deadline: float) -> None:
-        lines, progress, heard, words = new_lines(self.log), Progress(), time.monotonic(), ""
-        # a server that is told to be quiet does not say that it is ready
-        quiet = "--log-level" in self._command.argv
+        lines, progress, heard = new_lines(self.log), Progress(), time.monotonic()
+        words = progress.words
+        self.on_progress(words)
+        quiet = bool(QUIET.search(" ".join(self._command.argv)))
         while True:
             status = process.poll()  # before the lines: what it wrote last is among them then
             for line in iter(lines.__next__, None):
