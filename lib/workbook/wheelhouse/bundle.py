@@ -14,6 +14,7 @@ from packaging.version import Version
 
 from workbook import catalog, wheelhouse
 from workbook.errors import UsageError, nearest
+from workbook.exclusive import held
 from workbook.node.base import NodeConnection
 from workbook.paths import LOCKS, ROOT, stacks_dir
 from workbook.types import Stack
@@ -69,7 +70,7 @@ def make(node: NodeConnection, stack: Stack, asked: Asked, out: Path, say: Say, 
     target = Target(asked.python)
     lock = read_lock(LOCKS / f"{stack.name}.txt", target.environment)
     have = read_freeze(asked.have) if asked.have else {}
-    with _half_made(out) as partial:
+    with _alone(), _half_made(out) as partial:
         _check_disk(rules, have, out, say)
         sets, selection = _choose(node, target, rules, lock, have, asked.workbook, say, on_step)
         applied = [rule for rule in rules.files if not rule.arch or asked.arch in rule.arch]
@@ -172,6 +173,17 @@ def _check_disk(rules: WheelhouseRules, have: Pins, out: Path, say: Say) -> None
                 f"{there} has {free:.1f} GB free, and this needs about {needed:.1f} GB.", "Make room."
             )
     say(f"This takes at most about {needed:.1f} GB of disk for wheels and bundle.")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """No other process fetches wheels or writes a bundle meanwhile; the lock ends with this process."""
+    folder = stacks_dir() / "wheels"
+    folder.mkdir(parents=True, exist_ok=True)
+    with held(
+        folder / ".lock", f"Another `workbook wheelhouse` fetches wheels to {folder}.", "Run this after it."
+    ):
+        yield
 
 
 @contextmanager
