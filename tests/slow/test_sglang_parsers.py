@@ -5,6 +5,7 @@ environment's torch and transformers. A GPU is declared, not used.
 """
 
 import json
+import re
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
@@ -16,7 +17,7 @@ from workbook.errors import UsageError
 from workbook.node.local import LocalConnection
 from workbook.serving import options
 from workbook.serving.launch import server_argv
-from workbook.serving.tiny_model import tiny_model
+from workbook.serving.tiny_model import resolve_model
 from workbook.types import CaptureMode, LaunchProfile, Node
 
 pytestmark = [
@@ -56,10 +57,17 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A model folder for each profile, by the profile's name: configs only."""
     glm = tmp_path_factory.mktemp("glm")
     (glm / "config.json").write_text(json.dumps(GLM))
+    folders = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBOOK_STACKS", str(tmp_path_factory.mktemp("stacks")))
-        tiny = tiny_model(LocalConnection(Node(name="here")))
-    return {name: str(glm if name.startswith("glm5") else tiny) for name in names(LaunchProfile)}
+        for name in names(LaunchProfile):
+            profile = load(LaunchProfile, name)
+            weightless = profile.model_copy(update={"model": re.sub(r"[:,]seed=\d+", "", profile.model)})
+            tiny = profile.model.startswith("tiny")
+            folders[name] = (
+                resolve_model(LocalConnection(Node(name="here")), weightless) if tiny else str(glm)
+            )
+    return folders
 
 
 @dataclass

@@ -251,9 +251,10 @@ def test_a_shell_makes_of_the_pasteable_command_exactly_the_arguments(
     assert {name: seen[name] for name in env} == env
 
 
-def test_the_pasteable_command_has_an_option_a_line() -> None:
+def test_the_pasteable_command_has_a_variable_and_an_option_a_line() -> None:
     lines = pasteable(["python", "-m", "x", "--a", "1 2", "--b"], {"A": "b c"}).splitlines()
-    assert lines == ["env 'A=b c' python -m x \\", "  --a '1 2' \\", "  --b"]
+    assert lines == ["env \\", "  'A=b c' \\", "  python -m x \\", "  --a '1 2' \\", "  --b"]
+    assert pasteable(["python", "x"], {}) == "env python x"
 
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "API_KEY", "aws_secret_access_key", "PGPASSWORD", "MY_SECRETS"])

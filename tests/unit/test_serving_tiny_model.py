@@ -9,6 +9,7 @@ import pytest
 
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.local import LocalConnection
+from workbook.paths import OVERLAY
 from workbook.serving.tiny_model import resolve_model, tiny_model
 from workbook.types import LaunchProfile, Node
 
@@ -126,3 +127,37 @@ def test_the_same_seed_gives_the_same_weights(
     first = tiny_model(node, seed=3)
     monkeypatch.setenv("WORKBOOK_STACKS", str(tmp_path / "elsewhere"))
     assert contents(tiny_model(node, seed=3)) == contents(first)
+
+
+@needs_tokenizers
+def test_with_experts_it_is_a_mixture_of_its_own(node: LocalConnection) -> None:
+    folder = Path(resolve_model(node, profile("tiny:experts=8")))
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["Qwen3MoeForCausalLM"] and config["num_experts"] == 8
+    assert config["num_experts_per_tok"] * config["moe_intermediate_size"] == config["intermediate_size"]
+    assert folder != tiny_model(node)
+    with pytest.raises(UsageError, match="--experts is at least 4"):
+        tiny_model(node, experts=3)
+
+
+HUGGING_FACE = """
+import sys
+from workbook_overlay import cpu_sglang
+cpu_sglang.complete_torchvision()
+import torch
+from transformers import AutoModelForCausalLM
+model, told = AutoModelForCausalLM.from_pretrained(sys.argv[1], output_loading_info=True)
+assert not any(told.values()), told
+first, other = (model(torch.tensor([[start, 9, 77]])).logits[0, -1] for start in (5, 400))
+print("context matters" if (first - other).abs().max() > 1 else "context is ignored")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("transformers") is None, reason="no transformers library here")
+@pytest.mark.parametrize("model", ["tiny:seed=1", "tiny:experts=8,seed=1"])
+def test_the_weights_are_those_that_the_config_asks_for(node: LocalConnection, model: str) -> None:
+    folder = resolve_model(node, profile(model))
+    env = {"PYTHONPATH": str(OVERLAY)}
+    done = node.run([sys.executable, "-c", HUGGING_FACE, folder], timeout_s=300, env=env)
+    assert done.stdout.strip() == "context matters", done.stderr[-2000:]

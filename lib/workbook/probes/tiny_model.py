@@ -1,6 +1,8 @@
-"""Write a tiny random Llama: a model folder without weights, for a server with `--load-format dummy`, or with them.
+"""Write a tiny random model: a folder without weights, for a server with `--load-format dummy`, or with them.
 
-    python tiny_model.py OUT_DIR [--hidden 128] [--layers 2] [--heads 2] [--vocab 512] [--seed N]
+    python tiny_model.py OUT_DIR [--hidden 128] [--layers 2] [--heads 2] [--vocab 512] [--experts N] [--seed N]
+
+A dense Llama; with --experts a Qwen3 mixture of experts, in which a token passes as many weights as in the dense one.
 
 With --seed it gets random weights: SGLang's dummy ones are so small that the next token depends on the last one alone,
 whatever attention does. The same arguments give the same bytes. A folder that is already there is left alone. Prints
@@ -19,6 +21,7 @@ BOS, EOS = "<s>", "</s>"
 BYTES = 256
 CONTEXT = 8192
 CORPUS = "the quick brown fox jumps over the lazy dog {} times in a benchmark of serving systems"
+ACTIVE = 4  # experts that a token passes
 SHARPNESS = 3.0  # standard deviation of the logits: some tokens are likely, as with a real model
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
@@ -26,9 +29,23 @@ CHAT_TEMPLATE = (
 )
 
 
-def config(hidden: int, layers: int, heads: int, vocab: int) -> dict:
-    """What `config.json` says."""
+def mixture(hidden: int, experts: int) -> dict:
+    """What makes a mixture of experts of the dense model's `config.json`."""
     return {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_experts": experts,
+        "num_experts_per_tok": ACTIVE,
+        "moe_intermediate_size": 2 * hidden // ACTIVE,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+        "norm_topk_prob": True,
+    }
+
+
+def config(hidden: int, layers: int, heads: int, vocab: int, experts: int | None) -> dict:
+    """What `config.json` says."""
+    dense = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "hidden_size": hidden,
@@ -50,6 +67,7 @@ def config(hidden: int, layers: int, heads: int, vocab: int) -> dict:
         "eos_token_id": 1,
         "pad_token_id": 1,
     }
+    return dense | (mixture(hidden, experts) if experts else {})
 
 
 def tokenizer(vocab: int):
@@ -71,7 +89,7 @@ def tokenizer(vocab: int):
     return made
 
 
-def weights(hidden: int, layers: int, vocab: int, seed: int):
+def weights(seed: int, hidden: int, layers: int, heads: int, vocab: int, experts: int | None):
     """Random weights by which every layer counts: all of them keep the size of what passes through."""
     import torch
 
@@ -86,11 +104,22 @@ def weights(hidden: int, layers: int, vocab: int, seed: int):
         "model.norm.weight": ones,
         "lm_head.weight": linear(vocab, hidden, SHARPNESS),
     }
+
+    def feed_forward(name: str, inner: int):
+        parts = {f"{name}{part}_proj.weight": linear(inner, hidden) for part in ("gate", "up")}
+        return parts | {f"{name}down_proj.weight": linear(hidden, inner)}
+
     for layer in range(layers):
         name = f"model.layers.{layer}."
         made |= {f"{name}self_attn.{part}_proj.weight": linear(hidden, hidden) for part in "qkvo"}
-        made |= {f"{name}mlp.{part}_proj.weight": linear(2 * hidden, hidden) for part in ("gate", "up")}
-        made[f"{name}mlp.down_proj.weight"] = linear(hidden, 2 * hidden)
+        if experts:
+            size = torch.ones(hidden // heads, dtype=torch.bfloat16)
+            made |= {f"{name}self_attn.{part}_norm.weight": size.clone() for part in "qk"}
+            made[f"{name}mlp.gate.weight"] = linear(experts, hidden)
+            for expert in range(experts):
+                made |= feed_forward(f"{name}mlp.experts.{expert}.", 2 * hidden // ACTIVE)
+        else:
+            made |= feed_forward(f"{name}mlp.", 2 * hidden)
         made |= {f"{name}{part}_layernorm.weight": ones.clone() for part in ("input", "post_attention")}
     return made
 
@@ -100,14 +129,14 @@ def write(folder: Path, shape: dict, seed: int | None) -> None:
 
     Args:
         folder: an existing, empty folder.
-        shape: hidden, layers, heads, vocab.
+        shape: hidden, layers, heads, vocab, experts (None for a dense model).
         seed: of the weights.
     """
     tokenizer(shape["vocab"]).save(str(folder / "tokenizer.json"))
     if seed is not None:
         from safetensors.torch import save_file
 
-        random = weights(shape["hidden"], shape["layers"], shape["vocab"], seed)
+        random = weights(seed, **shape)
         save_file(random, folder / "model.safetensors", metadata={"format": "pt"})
     texts = {
         "config.json": config(**shape),
@@ -133,13 +162,16 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--vocab", type=int, default=512)
+    parser.add_argument("--experts", type=int)
     parser.add_argument("--seed", type=int)
     shape = vars(parser.parse_args(argv))
     folder, seed = shape.pop("folder").absolute(), shape.pop("seed")
-    if min(shape.values()) < 1 or shape["hidden"] % (2 * shape["heads"]):
+    if min(size for size in shape.values() if size is not None) < 1 or shape["hidden"] % (2 * shape["heads"]):
         parser.error("every size is at least 1, and --hidden is a multiple of twice --heads")
     if shape["vocab"] < BYTES + 2:
         parser.error(f"--vocab is at least {BYTES + 2}: the bytes and two special tokens")
+    if shape["experts"] is not None and (shape["experts"] < ACTIVE or shape["hidden"] % ACTIVE):
+        parser.error(f"--experts is at least {ACTIVE}, and --hidden then a multiple of {ACTIVE}")
     written = not folder.exists()
     if written:
         folder.parent.mkdir(parents=True, exist_ok=True)

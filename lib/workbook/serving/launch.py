@@ -89,6 +89,7 @@ STATED = VALUES | {
 
 SECRET_FLAG = re.compile(r"(api-key|password|secret)$")
 SECRET_NAME = re.compile(r"(TOKEN|(KEY|SECRET|PASSWORD)S?)(_|$)", re.IGNORECASE)  # not TOKENIZERS_PARALLELISM
+NEW_LINE = "\\\n  "
 
 
 def server_argv(
@@ -265,16 +266,16 @@ def server_env(
 
 
 def pasteable(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """The command for a POSIX shell to take as it is, environment included, an option a line.
+    """The command for a POSIX shell to take as it is, environment included; a variable and an option a line.
 
     A variable whose name looks secret (TOKEN, KEY, SECRET, PASSWORD) is not shown: its value is to be in the shell
     that the command is pasted into, which says so where it is not.
     """
     words = ["env"]
     for name, value in env.items():
-        words.append(
-            f'{name}="${{{name}:?}}"' if SECRET_NAME.search(name) else shlex.quote(f"{name}={value}")
-        )
-    for word in argv:
-        words.append(f"\\\n  {shlex.quote(word)}" if word.startswith("--") else shlex.quote(word))
+        shown = f'{name}="${{{name}:?}}"' if SECRET_NAME.search(name) else shlex.quote(f"{name}={value}")
+        words.append(f"{NEW_LINE}{shown}")
+    for number, word in enumerate(argv):
+        begins = (env and number == 0) or word.startswith("--")
+        words.append(f"{NEW_LINE if begins else ''}{shlex.quote(word)}")
     return " ".join(words)

@@ -1,4 +1,4 @@
-"""The model of a machine without a GPU: a tiny random Llama, made on the node and kept there."""
+"""The model of a machine without a GPU: a tiny random one, made on the node and kept there."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from workbook.errors import UsageError, WorkbookError
 from workbook.node.base import NodeConnection
 from workbook.types import LaunchProfile
 
-SIZE = r"(hidden|layers|heads|vocab|seed)=\d+"
+SIZE = r"(hidden|layers|heads|vocab|experts|seed)=\d+"
 SIZES = re.compile(f"{SIZE}(,{SIZE})*")
 FORMAT = 1  # part of the folder's name: raise it whenever the probe writes something else
 
@@ -26,7 +26,7 @@ def resolve_model(node: NodeConnection, profile: LaunchProfile) -> str:
     if sizes and not SIZES.fullmatch(sizes):
         raise UsageError(
             f"Profile {profile.name} has the model {profile.model!r};",
-            "write it as tiny, or with some of tiny:hidden=128,layers=2,heads=2,vocab=512,seed=0.",
+            "write it as tiny, or with some of tiny:hidden=128,layers=2,heads=2,vocab=512,experts=8,seed=0.",
         )
     shape = dict(size.split("=") for size in sizes.split(",") if size)
     return str(tiny_model(node, **{name: int(value) for name, value in shape.items()}))
@@ -39,6 +39,7 @@ def tiny_model(
     layers: int = 2,
     heads: int = 2,
     vocab: int = 512,
+    experts: int | None = None,
     seed: int | None = None,
 ) -> Path:
     """The tiny model's folder on `node`, written on first use.
@@ -49,6 +50,7 @@ def tiny_model(
         layers: number of decoder layers.
         heads: number of attention heads.
         vocab: vocabulary size in tokens, at least 258.
+        experts: experts of a layer, at least 4; a dense Llama, where left out, else a Qwen3 mixture.
         seed: of random weights that are written with it, for load_format `auto`; none are, where left out.
 
     Raises:
@@ -56,8 +58,14 @@ def tiny_model(
         WorkbookError: the node's Python could not write it.
     """
     shape = {"hidden": hidden, "layers": layers, "heads": heads, "vocab": vocab}
-    shape |= {} if seed is None else {"seed": seed}
-    name = "-".join(["tiny-llama", *(f"{key}{size}" for key, size in shape.items()), str(FORMAT)])
+    shape |= {key: value for key, value in (("experts", experts), ("seed", seed)) if value is not None}
+    name = "-".join(
+        [
+            "tiny-llama" if experts is None else "tiny-qwen3-moe",
+            *(f"{key}{size}" for key, size in shape.items()),
+            str(FORMAT),
+        ]
+    )
     folder = node.stacks / "models" / name
     options = [part for key, size in shape.items() for part in (f"--{key}", str(size))]
     done = node.run(
