@@ -9,7 +9,8 @@ from workbook.errors import WorkbookError
 from workbook.node import snapshot
 from workbook.node.base import NodeConnection
 from workbook.serving.bench import Plan, SoFar, Target, ends, run_bench
-from workbook.types import BenchPoint, ServeOutcome, Stack, Status
+from workbook.serving.telemetry import Telemetry
+from workbook.types import BenchPoint, Measurement, Stack, Status
 
 LABEL_CHARS = 40  # of a run's name
 
@@ -31,7 +32,7 @@ def measure(
     plan: Plan,
     serving: AbstractContextManager[Target],
     *,
-    serves: Callable[[], list[ServeOutcome]] = list,
+    served: Callable[[], Measurement] = Measurement,
     on_point: Callable[[BenchPoint, SoFar], None] = lambda point, so_far: None,
 ) -> store.SealedRun:
     """Measure one server and seal the run.
@@ -39,7 +40,7 @@ def measure(
     Args:
         run: a new one, whose raw folder takes the client's records.
         serving: the server is ready inside it.
-        serves: how the server went, asked at the end; none for one that ran before.
+        served: how the server went, asked at the end; nothing of one that ran before.
         on_point: called with each point as it is finished.
 
     Raises:
@@ -47,6 +48,7 @@ def measure(
             status crashed, which the sentence names; so they are when KeyboardInterrupt breaks the sweep off.
     """
     env = snapshot.take(node, catalog.load(Stack, node.node.stack))
+    telemetry = Telemetry(node, run.raw / "telemetry.log")
     points: list[BenchPoint] = []
     targets: list[Target] = []
 
@@ -57,15 +59,20 @@ def measure(
     def seal(error: str = "") -> store.SealedRun:
         run.add_table("points", points)
         run.add_records("sweep_ends", ends(points, targets, plan, "broken off" if error else "time spent"))
-        if served := serves():
-            run.add_records("serve", served)
+        for name, records in (
+            ("serve", served().serves),
+            ("capture", served().steps),
+            ("telemetry", telemetry.samples()),
+        ):
+            if records:
+                run.add_table(name, records)
         usable = any(point.usable for point in points)
         verdict = verdicts.throughput(points, env) if usable else "No point came back whole."
         status = Status.OK if usable and not error else Status.CRASHED
         return run.seal(status, env, verdict=verdict, error=error)
 
     try:
-        with serving as target:
+        with telemetry, serving as target:
             targets.append(target)
             run_bench(node, targets, plan, raw_dir=run.raw / "bench", run_id=run.id, on_point=keep)
     except WorkbookError as error:

@@ -56,7 +56,7 @@ def test_a_server_that_runs_is_measured_and_kept(tmp_path: Path) -> None:
         (1, 1, 6),
         (4, 1, 6),
     ]
-    assert {one.label for one in points} == {"org/model"} and all(one.usable for one in points)
+    assert {one.label for one in points} == {"model"} and all(one.usable for one in points)
     assert [one.ended_by for one in run.records("sweep_ends", SweepEnd)] == ["repeats spent"] * 2
     assert run.record.params["url"] == url and run.record.params["input_tokens"] == 16
     assert len(list((run.path / "raw" / "bench").glob("*/*.jsonl"))) == 4

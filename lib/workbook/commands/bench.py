@@ -22,7 +22,7 @@ from workbook.report.text import one_line
 from workbook.serving.bench import Plan, SoFar, Target, check
 from workbook.serving.endpoint import check_lengths, check_tokenizer, find_endpoint
 from workbook.serving.server import Server
-from workbook.types import BenchPoint, LaunchProfile, SweepEnd
+from workbook.types import BenchPoint, LaunchProfile, Measurement, SweepEnd
 
 if TYPE_CHECKING:
     from workbook import store
@@ -134,7 +134,8 @@ def _measure_url(
     found = find_endpoint(node, url, model)
     check_lengths(found, plan.input_tokens, plan.output_tokens)
     folder = None if tokenizer is None else check_tokenizer(node, tokenizer)
-    target = Target(label or found.model, found.url, found.model, engine="openai", tokenizer=folder)
+    name = label or found.model.rstrip("/").rpartition("/")[2]
+    target = Target(name, found.url, found.model, engine="openai", tokenizer=folder)
     from workbook import benches  # pandas takes a second that other commands need not wait for
 
     run = benches.begin(target, plan, {"url": found.url, "model": found.model, "node": node.node.name})
@@ -166,7 +167,7 @@ def _measure_profile(
         raise
 
     @contextmanager
-    def served() -> Iterator[Target]:
+    def ready() -> Iterator[Target]:
         err.print(server.command)
         with ExitStack() as stack:
             with status:
@@ -175,7 +176,14 @@ def _measure_profile(
             yield replace(named, url=server.node_url, model=server.model_path, death=server.death)
 
     with _interruptible():
-        return benches.measure(node, run, plan, served(), serves=lambda: [server.outcome], on_point=_tell)
+        return benches.measure(
+            node,
+            run,
+            plan,
+            ready(),
+            served=lambda: Measurement(serves=(server.outcome,), steps=server.capture_steps),
+            on_point=_tell,
+        )
 
 
 @contextmanager

@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
-
-import numpy as np
 
 from workbook.errors import WorkbookError
 from workbook.types import BenchPoint
@@ -151,7 +150,7 @@ def parse_point(
 def median_tpot_ms(back: Iterable[Answer]) -> float | None:
     """The median over requests of the mean time per output token after the first, in milliseconds."""
     means = [1000 * sum(one.gaps_s) / (one.tokens - 1) for one in back if one.tokens > 1 and one.gaps_s]
-    return float(np.median(means)) if means else None
+    return median(means) if means else None
 
 
 def _caveats(
@@ -187,6 +186,8 @@ def _percentiles(metric: str, seconds: Sequence[float]) -> dict[str, Any]:
     """The percentiles in milliseconds; none without a sample."""
     if not seconds:
         return {}
+    import numpy as np  # commands that measure nothing need not wait for it
+
     found = np.percentile(seconds, PERCENTILES)
     return {f"{metric}_ms_p{q}": 1000 * float(one) for q, one in zip(PERCENTILES, found, strict=True)}
 
