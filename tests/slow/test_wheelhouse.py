@@ -36,15 +36,15 @@ main()
 RULES = {
     "name": "tiny",
     "roots": ["stone"],
-    "architectures": ["sm90"],
     "left_out": {"boulder": "nobody lifts it"},
+    "left_out_on": {"sm90": {"slate": "it is for roofs"}},
     "files": [
         {"wheel": "stone", "drop": ["stone/sm100/*"], "arch": ["sm90"], "reason": "another architecture"},
         {"wheel": "stone", "drop": ["stone/big.bin"], "reason": "big", "env": {"STONE_BIG": "no, it's not"}},
     ],
     "env": {"OFFLINE": "1"},
     "disk_gb": 0.1,
-    "disk_with_torch_gb": 0.1,
+    "disk_reduced_gb": 0.1,
 }
 STONE = {
     "stone/__init__.py": b"import pebble, gravel\n",
@@ -59,16 +59,17 @@ def make_world(folder):
     for name in ("wheels", "locks", "data/stacks", "data/nodes", "data/wheelhouse"):
         (folder / name).mkdir(parents=True)
     wheels = folder / "wheels"
-    make_wheel(wheels, "stone", "1.0", requires=["pebble>=2", "gravel", "boulder"], files=STONE)
+    make_wheel(wheels, "stone", "1.0", requires=["pebble>=2", "gravel", "boulder", "slate"], files=STONE)
     make_wheel(wheels, "pebble", "2.0", files={"pebble.py": b"version = 2\n"})
     make_wheel(wheels, "gravel", "1.0")
+    make_wheel(wheels, "slate", "1.0")
     make_wheel(wheels, "sand", "1.0", requires=["pebble"])
     (folder / "data" / "nodes" / "local.yaml").write_text("name: local")
     (folder / "data" / "stacks" / "tiny.yaml").write_text(description("tiny", "1.0"))
     (folder / "data" / "stacks" / "other.yaml").write_text(description("other", "1.0"))
     (folder / "data" / "wheelhouse" / "tiny.yaml").write_text(yaml.safe_dump(RULES))
     (folder / "locks" / "tiny.txt").write_text(
-        "stone==1.0\npebble==2.0\ngravel==1.0\nboulder==1.0\nsand==1.0\n"
+        "stone==1.0\npebble==2.0\ngravel==1.0\nboulder==1.0\nslate==1.0\nsand==1.0\n"
     )
     (folder / "pyproject.toml").write_text('[project]\ndependencies = ["sand"]\n')
     (folder / "freeze.txt").write_text("pebble==1.0\ngravel==1.0\n")
@@ -152,6 +153,7 @@ def test_a_bundle_installs_without_an_index_and_sees_what_the_node_has(bundle, e
 def test_what_was_left_out_is_told_with_its_reason(bundle):
     text = (bundle / "LEFT_OUT.md").read_text()
     assert "| boulder 1.0 | stone | nobody lifts it |" in text
+    assert "| slate 1.0 | stone | it is for roofs |" in text
     assert "| gravel | 1.0 | 1.0 | stone |" in text
     assert "| stone 1.0 | `stone/sm100/*` |  | 1 | 0.00 | 0.00 | another architecture |" in text
     manifest = json.loads((bundle / "manifest.json").read_text())
@@ -175,7 +177,8 @@ def test_the_kernels_of_all_architectures_stay_where_none_is_named(world):
     assert wheelhouse(world, "tiny", "--out", "all").returncode == 0
     text = (world / "all" / "LEFT_OUT.md").read_text()
     assert "sm100" not in text and "big.bin" in text
-    assert "gravel" in {one["file"].split("-")[0] for one in manifest_of(world / "all")["server"]["wheels"]}
+    names = [one["file"].split("-")[0] for one in manifest_of(world / "all")["server"]["wheels"]]
+    assert names == ["gravel", "pebble", "slate", "stone"]
 
 
 def manifest_of(bundle):
@@ -191,7 +194,7 @@ def damage(part):
 def lacks_a_wheel(bundle):
     manifest = json.loads((bundle / "manifest.json").read_text())
     manifest["sets"]["server"]["wheels"].append(
-        {"file": "slate-1.0-py3-none-any.whl", "size": 1, "sha256": "0"}
+        {"file": "chalk-1.0-py3-none-any.whl", "size": 1, "sha256": "0"}
     )
     (bundle / "manifest.json").write_text(json.dumps(manifest))
 
@@ -230,7 +233,7 @@ def is_no_wheel_for_pip(bundle):
         (lambda bundle: (bundle / "workbook.tar.xz.000").unlink(), "workbook.tar.xz.000 is missing"),
         (lambda bundle: (bundle / "manifest.json").write_text("{"), "manifest.json is not what was made"),
         (lambda bundle: (bundle / "manifest.json").unlink(), "manifest.json: No such file"),
-        (lacks_a_wheel, "lacks slate-1.0-py3-none-any.whl"),
+        (lacks_a_wheel, "lacks chalk-1.0-py3-none-any.whl"),
         (names_no_wheel, "holds 'sand-1.0-py3-none-any.whl', which its manifest does not name"),
         (is_no_wheel_for_pip, "pip failed: "),
     ],
@@ -289,7 +292,7 @@ def test_a_mistake_is_said_before_anything_is_fetched(world, args, said):
 
 
 def test_too_little_disk_is_said_before_anything_is_fetched(world):
-    rules = {**RULES, "disk_with_torch_gb": 1e9}
+    rules = {**RULES, "disk_gb": 1e9}
     (world / "data" / "wheelhouse" / "tiny.yaml").write_text(yaml.safe_dump(rules))
     done = wheelhouse(world, "tiny", "--out", "bundle")
     assert done.returncode == 2

@@ -41,20 +41,20 @@ class WheelhouseRules(Record):
     Args:
         roots: the packages that are asked for; what these require, and so on, comes along.
         undeclared: what they import without requiring it.
-        architectures: GPU architectures that the bundle can be reduced to.
         left_out: package -> why the import chain of server and benchmark does without it.
+        left_out_on: GPU architecture that the bundle can be reduced to -> the same for nodes of that one.
         files: what of the wheels is left out.
         env: what must stand in the environment on a node without a network.
-        disk_gb: disk that wheels and bundle take while it is made for a node that has torch.
-        disk_with_torch_gb: the same for a node that has nothing.
+        disk_gb: disk that wheels and bundle take while it is made, at most.
+        disk_reduced_gb: the same where it is reduced to an architecture and the node has torch.
     """
 
     name: str
     roots: tuple[Name, ...]
     undeclared: tuple[Name, ...] = ()
-    architectures: tuple[str, ...]
     left_out: dict[Name, str]
+    left_out_on: dict[str, dict[Name, str]]
     files: tuple[FileRule, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
     disk_gb: float = Field(gt=0)
-    disk_with_torch_gb: float = Field(gt=0)
+    disk_reduced_gb: float = Field(gt=0)

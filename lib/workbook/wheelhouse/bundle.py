@@ -19,7 +19,7 @@ from workbook.node.base import NodeConnection
 from workbook.paths import LOCKS, ROOT, stacks_dir
 from workbook.types import Stack
 from workbook.types.wheelhouse import FileRule, WheelhouseRules
-from workbook.wheelhouse.left_out import left_out
+from workbook.wheelhouse.left_out import report
 from workbook.wheelhouse.parts import digest, pack
 from workbook.wheelhouse.pins import Pins, read_freeze, read_lock
 from workbook.wheelhouse.reduce import Reduction, repack
@@ -64,15 +64,15 @@ def make(node: NodeConnection, stack: Stack, asked: Asked, out: Path, say: Say, 
         WorkbookError: pip failed, or a rule was written for other versions. Nothing half-made is left.
     """
     rules = catalog.load(WheelhouseRules, stack.name)
-    if asked.arch and asked.arch not in rules.architectures:
-        hint = nearest(asked.arch, rules.architectures, f"known: {', '.join(rules.architectures)}.")
+    if asked.arch and asked.arch not in rules.left_out_on:
+        hint = nearest(asked.arch, rules.left_out_on, f"known: {', '.join(rules.left_out_on)}.")
         raise UsageError(f"No rules reduce stack {stack.name} to {asked.arch!r};", hint)
     target = Target(asked.python)
     lock = read_lock(LOCKS / f"{stack.name}.txt", target.environment)
     have = read_freeze(asked.have) if asked.have else {}
     with _alone(), _half_made(out) as partial:
-        _check_disk(rules, have, out, say)
-        sets, selection = _choose(node, target, rules, lock, have, asked.workbook, say, on_step)
+        _check_disk(rules.disk_reduced_gb if asked.arch and "torch" in have else rules.disk_gb, out, say)
+        sets, selection = _choose(node, target, rules, lock, have, asked, say, on_step)
         applied = [rule for rule in rules.files if not rule.arch or asked.arch in rule.arch]
         reductions: list[Reduction] = []
         packed = {}
@@ -95,7 +95,7 @@ def make(node: NodeConnection, stack: Stack, asked: Asked, out: Path, say: Say, 
             "sets": packed,
         }
         (partial / "manifest.json").write_text(json.dumps(manifest, indent=1))
-        (partial / "LEFT_OUT.md").write_text(left_out(stack, lock, selection, reductions))
+        (partial / "LEFT_OUT.md").write_text(report(stack, lock, selection, reductions))
         shutil.copyfile(INSTALLER, partial / INSTALLER.name)
 
 
@@ -105,13 +105,14 @@ def _choose(
     rules: WheelhouseRules,
     lock: Pins,
     have: Pins,
-    workbook: bool,
+    asked: Asked,
     say: Say,
     on_step: Say,
 ) -> tuple[dict[str, dict[str, Path]], Selection]:
     folder = stacks_dir() / "wheels" / f"cp{target.python.replace('.', '')}"
     cache = WheelCache(node, target, folder)
     selection = Selection()
+    left_out = rules.left_out | (rules.left_out_on[asked.arch] if asked.arch else {})
 
     def fetch(name: str, version: Version) -> Path:
         on_step(f"{len(selection.wheels) + 1}: {name} {version}")
@@ -123,7 +124,7 @@ def _choose(
             selection,
             lock=lock,
             have=have,
-            left_out=rules.left_out,
+            left_out=left_out,
             environment=target.environment,
             fetch=fetch,
             requires=requires,
@@ -131,7 +132,7 @@ def _choose(
 
     say(f"Finding out what is needed, and fetching what is not in {folder} yet.")
     sets = {"server": add(Requirement(name) for name in (*rules.roots, *rules.undeclared))}
-    if workbook:
+    if asked.workbook:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         sets["workbook"] = add(Requirement(line) for line in project["dependencies"])
     return sets, selection
@@ -162,9 +163,8 @@ def _pack(
     return manifest
 
 
-def _check_disk(rules: WheelhouseRules, have: Pins, out: Path, say: Say) -> None:
-    """Stop before anything is fetched where a disk has less free than was measured to be taken."""
-    needed = rules.disk_gb if "torch" in have else rules.disk_with_torch_gb
+def _check_disk(needed: float, out: Path, say: Say) -> None:
+    """Stop before anything is fetched where a disk has less GB free than is needed."""
     for place in (stacks_dir(), out):
         there = next(folder for folder in (place.absolute(), *place.absolute().parents) if folder.is_dir())
         free = shutil.disk_usage(there).free / GB

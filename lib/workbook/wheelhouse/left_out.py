@@ -10,7 +10,7 @@ from workbook.wheelhouse.resolve import Selection
 MB = 1e6
 
 
-def left_out(stack: Stack, lock: Pins, selection: Selection, reductions: Iterable[Reduction]) -> str:
+def report(stack: Stack, lock: Pins, selection: Selection, reductions: Iterable[Reduction]) -> str:
     """The text of that file."""
     decided = {**selection.wheels, **selection.on_node, **selection.left_out}
     unreached = sorted(set(lock) - set(decided))

@@ -1,6 +1,6 @@
 """Wheels of another Python than this one: fetched by pip into a cache, and what they require."""
 
-import os
+import shutil
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,7 @@ class Target:
 
 
 class WheelCache:
-    """A folder of wheels of one target; a wheel in it is whole.
+    """A folder of wheels of one target; a wheel in it is whole. One process at a time fetches to it.
 
     Args:
         node: whose pip fetches.
@@ -70,11 +70,12 @@ class WheelCache:
         self._folder.mkdir(parents=True, exist_ok=True)
         if wheel := self._find(self._folder, name, version):
             return wheel
-        partial = self._folder / f".{name}-{os.getpid()}.partial"
+        partial = self._folder / ".partial"
+        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
         argv = [self._node.python, "-I", "-m", "pip", "download", "--no-deps", "--no-input", "--no-cache-dir"]
         argv += [*self._target.pip_options, "--progress-bar=off", f"--dest={partial}", f"{name}=={version}"]
         env = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-        partial.mkdir(exist_ok=True)
+        partial.mkdir()
         try:
             run_logged(self._node, argv, self._folder / "download.log", env)
             fetched = self._find(partial, name, version)
@@ -82,9 +83,7 @@ class WheelCache:
                 raise WorkbookError(f"pip fetched no wheel of {name} {version}.")
             return fetched.rename(self._folder / fetched.name)
         finally:
-            for left in partial.iterdir():
-                left.unlink()
-            partial.rmdir()
+            shutil.rmtree(partial)
 
     @staticmethod
     def _find(folder: Path, name: str, version: Version) -> Path | None:
