@@ -32,7 +32,7 @@ class NoWheel(Exception):
 
 
 def fetch(version: str) -> Path:
-    """The folder with this SGLang alone, fetched on first use (10 to 30 MB).
+    """The folder with this SGLang alone, fetched on first use; unpacked 26 MB (0.5.9) to 132 MB (0.5.23).
 
     Raises:
         NoWheel: it could not be fetched.
