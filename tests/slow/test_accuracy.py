@@ -24,14 +24,16 @@ NODE = LocalConnection(Node(name="here"))
 
 def served(folder: Path, seed: int | None, concurrencies: list[int]) -> list[Answers]:
     """One pass for each concurrency, of the tiny model with these weights, or with SGLang's dummy ones."""
-    weights = {} if seed is None else {"model": f"tiny:seed={seed}", "load_format": "auto"}
+    weights = {"model": "tiny", "load_format": "dummy"}
+    if seed is not None:
+        weights = {"model": f"tiny:seed={seed}", "load_format": "auto"}
     profile = load(LaunchProfile, "tiny-cpu").model_copy(update=weights)
     name = f"seed {seed}"
     with Server(NODE, profile, log=folder / f"{name}.log", ready_timeout_s=600) as server:
         return [
             ask(
                 NODE,
-                server.url,
+                server.node_url,
                 name=f"{name}, pass {order}",
                 raw=folder / f"{name}-{order}.jsonl",
                 prompts=64,
