@@ -10,10 +10,16 @@ tensors are FakeTensors that claim to be CUDA tensors, so nothing is computed an
 import sys
 import time
 import types
+from contextlib import ExitStack
+from importlib.util import find_spec
 
 from workbook_overlay.answer import answer, spec
 
-WEAK_REF = "sglang.srt.model_executor.runner_backend_utils.weak_ref_tensor"
+# where weak references to captured tensors are made: in SGLang 0.5.14 and later, and up to 0.5.13
+WEAK_REFS = (
+    "sglang.srt.model_executor.runner_backend_utils.weak_ref_tensor",
+    "sglang.srt.compilation.weak_ref_tensor",
+)
 ATTENTION = "workbook_toy.attention"
 SF_VEC = 16  # elements per FP4 scale factor
 
@@ -23,31 +29,43 @@ def import_sglang(stand_ins: list[str]):
     import torch
 
     if not torch.cuda.is_available():
-        absent = types.ModuleType(WEAK_REF)
 
         def weak_ref_tensors(tensors):
             raise NotImplementedError("weak_ref_tensors needs CUDA")
 
-        absent.weak_ref_tensors = weak_ref_tensors
-        sys.modules[WEAK_REF] = absent
+        for name in WEAK_REFS:
+            absent = types.ModuleType(name)
+            absent.weak_ref_tensors = weak_ref_tensors
+            sys.modules[name] = absent
         stand_ins.append(
             "sglang weak_ref_tensors: raises when called (it is called when a graph is captured)"
         )
+    from sglang.srt.compilation import compile as compiling
     from sglang.srt.compilation.backend import SGLangBackend
     from sglang.srt.compilation.compilation_config import CompilationConfig
-    from sglang.srt.compilation.compile import install_torch_compiled
-    from sglang.srt.compilation.compile_phase import enable_torch_compile_warmup
-    from sglang.srt.model_executor.runner_backend_utils.tc_piecewise_cuda_graph import (
-        enable_tc_piecewise_cuda_graph,
-    )
 
     return types.SimpleNamespace(
         backend=SGLangBackend,
         config=CompilationConfig,
-        install=install_torch_compiled,
-        piecewise=enable_tc_piecewise_cuda_graph,
-        warmup=enable_torch_compile_warmup,
+        install=compiling.install_torch_compiled,
+        contexts=contexts(compiling),
     )
+
+
+def contexts(compiling) -> list:
+    """What the piecewise runner enters while it compiles, in its order; 0.5.9 also switches the compiled forward on."""
+    if find_spec("sglang.srt.compilation.compile_phase") is None:  # up to 0.5.13
+        from sglang.srt.compilation import piecewise_context_manager as manager
+
+        found = [manager.enable_piecewise_cuda_graph, manager.enable_piecewise_cuda_graph_compile]
+    else:
+        from sglang.srt.compilation.compile_phase import enable_torch_compile_warmup
+        from sglang.srt.model_executor.runner_backend_utils.tc_piecewise_cuda_graph import (
+            enable_tc_piecewise_cuda_graph,
+        )
+
+        found = [enable_tc_piecewise_cuda_graph, enable_torch_compile_warmup]
+    return [*found, *filter(None, [getattr(compiling, "set_compiled", None)])]
 
 
 def define_attention(torch) -> object:
@@ -174,7 +192,9 @@ def compile_and_split(torch, flashinfer, sglang, spec: dict, result: dict, expla
         model = build(torch, flashinfer, spec["hidden"], spec["num_layers"])
         sglang.install(model, compile_config=config, graph_pool="none", backend_factory=backend_factory)
         try:
-            with sglang.piecewise(), sglang.warmup():
+            with ExitStack() as entered:
+                for context in sglang.contexts:
+                    entered.enter_context(context())
                 for num_tokens in sorted(spec["capture_sizes"], reverse=True):
                     model.forward(torch.empty(num_tokens, spec["hidden"], dtype=torch.bfloat16))
         except Exception as error:
