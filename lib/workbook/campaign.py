@@ -18,7 +18,16 @@ from workbook import catalog, store
 from workbook.errors import UsageError, WorkbookError, nearest
 from workbook.node.connect import connect
 from workbook.node.probe import stack_python
-from workbook.params import BaselineParams, CrashParams, Params, PatchesParams, PiecewiseParams, ReportParams
+from workbook.params import (
+    BaselineParams,
+    CrashParams,
+    Params,
+    PatchesParams,
+    PiecewiseParams,
+    ReportParams,
+    assignments,
+    is_parameters,
+)
 from workbook.paths import NOTEBOOKS, reports_dir, require_checkout, runs_dir
 from workbook.report.html import render
 from workbook.types import Stack
@@ -76,9 +85,14 @@ def choose(only: Sequence[str]) -> list[type[Params]]:
 
 
 def defaults(model: type[Params]) -> dict[str, Any]:
-    """The values in a notebook's own parameters cell."""
-    inferred = papermill.inspect_notebook(str(NOTEBOOKS / f"{model.notebook}.ipynb"))
-    return {name: ast.literal_eval(one["default"]) for name, one in inferred.items()}
+    """The values in a notebook's own parameters cells, of which papermill sees the tagged one only."""
+    notebook = json.loads((NOTEBOOKS / f"{model.notebook}.ipynb").read_text(encoding="utf-8"))
+    sources = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return {
+        name: ast.literal_eval(value)
+        for source in filter(is_parameters, sources)
+        for name, value in assignments(source)
+    }
 
 
 def plan(models: Sequence[type[Params]], given: Mapping[str, Any]) -> dict[type[Params], dict[str, Any]]:

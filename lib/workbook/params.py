@@ -7,7 +7,7 @@ import ast
 import itertools
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Self
 
@@ -17,7 +17,7 @@ from workbook import catalog
 from workbook.boundary.entries import check_arch, entry
 from workbook.boundary.levels import LEVELS
 from workbook.errors import ParameterError, UsageError, nearest
-from workbook.store import MATRIX
+from workbook.store import BENCH, MATRIX
 from workbook.types import CaptureMode, LaunchProfile, Node, Record, Stack
 
 _PARAMETER_CELL = re.compile(r"\s*#\s*parameters\b", re.IGNORECASE)
@@ -50,8 +50,8 @@ def _check_name(name: str) -> None:
 
 def _check_campaign(name: str) -> None:
     _check_name(name)
-    if name == MATRIX:
-        raise UsageError("matrices over versions are kept there; take another name.")
+    if name in (BENCH, MATRIX):
+        raise UsageError("runs of `workbook bench` and `workbook matrix` are kept there; take another name.")
 
 
 def _capture_mode(value: Any) -> Any:
@@ -168,15 +168,28 @@ def _assigned(cells: list[str]) -> set[str]:
 
     Older ones do not count: in JupyterLab the cell is mended and run again.
     """
-    newest_first = itertools.dropwhile(lambda cell: not _PARAMETER_CELL.match(cell), reversed(cells))
-    names: set[str] = set()
-    for cell in itertools.takewhile(_PARAMETER_CELL.match, newest_first):
-        for statement in ast.parse(cell).body:
-            if isinstance(statement, ast.Assign):
-                names |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
-            elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                names.add(statement.target.id)
-    return names
+    newest_first = itertools.dropwhile(lambda cell: not is_parameters(cell), reversed(cells))
+    return {
+        name for cell in itertools.takewhile(is_parameters, newest_first) for name, _ in assignments(cell)
+    }
+
+
+def is_parameters(cell: str) -> bool:
+    """Whether a cell's source begins with the comment `# Parameters`."""
+    return _PARAMETER_CELL.match(cell) is not None
+
+
+def assignments(cell: str) -> Iterator[tuple[str, ast.expr]]:
+    """The names that a cell assigns, each with the expression."""
+    for statement in ast.parse(cell).body:
+        if isinstance(statement, ast.Assign):
+            yield from ((one.id, statement.value) for one in statement.targets if isinstance(one, ast.Name))
+        elif (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and statement.value is not None
+        ):
+            yield statement.target.id, statement.value
 
 
 class SweepParams(Params):

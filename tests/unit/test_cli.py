@@ -57,7 +57,7 @@ def workbook(*args, **env):
         (["blockers", "mine.quantize", "--inputs", __file__], "is not MODULE:FUNCTION."),
         (["blockers", "mine:quantize", "--inputs", str(Path(__file__).parent)], "No file "),
         (["matrix", "--stacks", "embeded"], "did you mean embedded?"),
-        (["run", "--campaign", "matrix"], "matrices over versions are kept there"),
+        (["run", "--campaign", "matrix"], "are kept there; take another name"),
     ],
 )
 def test_bad_arguments_end_with_2_and_a_sentence(tmp_path, args, sentence):

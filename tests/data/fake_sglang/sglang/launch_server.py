@@ -70,7 +70,9 @@ if mode in ("captures", "dies in capture"):
         print(line, end="" if line.startswith("\r") else "\n", flush=True)
         time.sleep(0.05)
 if mode == "dies in capture":
-    print("\nTraceback (most recent call last):\ntorch._dynamo.exc.Unsupported: Attempted to call", flush=True)
+    print(
+        "\nTraceback (most recent call last):\ntorch._dynamo.exc.Unsupported: Attempted to call", flush=True
+    )
     print("RuntimeError: Rank 0 scheduler died during initialization (exit code: -3).", flush=True)
     sys.exit(1)
 server = HTTPServer(("127.0.0.1", port), Handler)
