@@ -85,13 +85,11 @@ def patches(outcomes: Sequence[TraceOutcome]) -> str:
 
 
 def piecewise(split: SplitOutcome, found: Measurement) -> tuple[Status, str]:
-    """The rehearsal, then the two servers. The status is the first that is not ok: rehearsal, server, answers."""
+    """The rehearsal, then the two servers. Where the candidate's server really captured, that is the status."""
     rehearsed, said = rehearsal(split)
     compared, more = comparison(found)
-    if split.stages.get(Stage.TRACE) is Status.OK and rehearsed is Status.NOT_SUPPORTED_HERE:
-        captured = len({step.label for step in found.steps}) > 1  # the baseline's, and the candidate's
-        rehearsed = Status.OK if captured else rehearsed
-    return (rehearsed if rehearsed is not Status.OK else compared), f"{said}\n{more}"
+    really = bool(found.serves) and any(step.label == found.serves[-1].label for step in found.steps)
+    return (compared if really or rehearsed is Status.OK else rehearsed), f"{said}\n{more}"
 
 
 def rehearsal(split: SplitOutcome) -> tuple[Status, str]:

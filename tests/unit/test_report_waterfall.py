@@ -29,7 +29,7 @@ def test_the_failing_shape_of_a_server_that_never_was_ready_is_marked_with_its_r
 
 def test_a_server_that_died_after_it_was_ready_had_captured_everything() -> None:
     chart = waterfall_chart(steps("A", "decode", [8, 4]), [server("A", "crashed", ready_s=30.0)])
-    assert chart.title == "A · decode captures 2 shapes in 2.0 s"
+    assert chart.title == "A · decode: 2 shapes in 2.0 s"
 
 
 def test_one_shape_that_took_most_of_the_time_is_named() -> None:

@@ -7,7 +7,16 @@ from tests.unit.test_store import ENV, point
 from workbook import verdicts
 from workbook.capture.split import capture_reason, judge
 from workbook.report.evidence import Evidence
-from workbook.types import AccuracyOutcome, CaptureMode, Measurement, ServeOutcome, Stage, Status
+from workbook.types import (
+    AccuracyOutcome,
+    CaptureMode,
+    CaptureStep,
+    Measurement,
+    ServeOutcome,
+    SplitOutcome,
+    Stage,
+    Status,
+)
 
 ALL = [recorded(level, state) for level in range(5) for state in ("cold", "warm")]
 
@@ -179,3 +188,19 @@ def test_a_candidate_that_died_is_named_with_its_decisive_line():
 
 def test_without_servers_nothing_is_claimed():
     assert verdicts.comparison(Measurement())[0] is Status.NOT_SUPPORTED_HERE
+
+
+def rehearsed(stages):
+    return SplitOutcome(
+        arch="sm90", patch_level=0, tp=1, capture_mode=CaptureMode.PIECEWISE, num_layers=3, num_tokens=64,
+        capture_sizes=(64,), split_ops=("a",), stages=stages, reasons=dict.fromkeys(stages, "the reason"), seconds=1.0,
+        versions={"sglang": "0.5.12"}, declared=recorded(0, "cold").declared,
+    )  # fmt: skip
+
+
+def test_what_really_was_captured_decides_over_the_rehearsal():
+    split = rehearsed({Stage.IMPORT: Status.OK, Stage.TRACE: Status.DYNAMO_UNSUPPORTED})
+    step = CaptureStep(label="piecewise", rank=0, phase="prefill", num_tokens=4, start_s=0, duration_s=1)
+    found = pair(points=turns([(100.0, 120.0)] * 5)).model_copy(update={"steps": (step,)})
+    assert verdicts.piecewise(split, found)[0] is Status.OK
+    assert verdicts.piecewise(split, found.model_copy(update={"steps": ()}))[0] is Status.DYNAMO_UNSUPPORTED

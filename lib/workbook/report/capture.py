@@ -1,7 +1,7 @@
 """What notebook 03 shows: how far a small module gets, and the pieces it is cut into."""
 
 from workbook.report.boundary import chain, declared_table
-from workbook.report.figure import Figure
+from workbook.report.group import Displayed, Markup
 from workbook.report.tables import Table, key_value_table, status_cell
 from workbook.types import SplitOutcome, Stage
 
@@ -16,10 +16,12 @@ def stages(found: SplitOutcome) -> Table:
     return Table(("stage", "status", "reason"), rows, f"How far patch level {found.patch_level} gets")
 
 
-def pieces(found: SplitOutcome) -> Table | Figure:
+def pieces(found: SplitOutcome) -> Displayed:
     """The pieces in order; where there are none, the call chain that stopped the trace."""
     if found.stopped is not None:
         return chain([found.stopped])
+    if not found.pieces:
+        return Markup("<p>There are none: nothing was compiled.</p>")
     rows = tuple(
         (
             piece.name,

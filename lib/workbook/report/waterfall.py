@@ -44,7 +44,7 @@ def waterfall_chart(
         title,
         svg,
         alt,
-        f"{caption} Bars: one captured shape each, in order; memory left as the log tells it.".strip(),
+        f"{caption} A bar a shape, in order; the first one also carries what is compiled or loaded at first use. Memory left as the log tells it.".strip(),
         _data(steps),
     )
 
@@ -80,12 +80,12 @@ def _finding(panels: dict[Panel, list[CaptureStep]], failed: dict[Panel, ServeOu
         if len(found) > 1 and share > 2 / len(found)
         else ""
     )
-    return f"{_name(slow, False)} captures {len(found)} shapes in {_seconds(found):.1f} s{tail}"
+    return f"{_name(slow, False)}: {len(found)} shapes in {_seconds(found):.1f} s{tail}"
 
 
 def _picture(panels: dict[Panel, list[CaptureStep]], failed: dict[Panel, ServeOutcome]) -> Picture:
     styles = series(dict.fromkeys(label for label, _, _ in panels))
-    heights = [max(1.1, min(4.5, 0.14 * len(found) + 0.6)) for found in panels.values()]
+    heights = [max(1.1, min(3.4, 0.14 * len(found) + 0.6)) for found in panels.values()]
     picture = Picture(figsize=(WIDTH_IN, sum(heights) + 0.5 * len(panels) + 0.3), layout="constrained")
     axes = picture.subplots(len(panels), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     several_ranks = len({rank for _, _, rank in panels}) > 1

@@ -22,7 +22,7 @@ class Command:
 
     @property
     def pasteable(self) -> str:
-        """One line that a POSIX shell of the node takes as it is."""
+        """What a POSIX shell of the node takes as it is, an option a line."""
         return pasteable(self.argv, self.env)
 
 
