@@ -16,6 +16,10 @@ from workbook.report.text import elide
 from workbook.types import CaptureStep, ServeOutcome, Status
 
 MOST_TICKS = 24
+READING = (
+    "A bar a shape, in order; the first one also carries what is compiled or loaded at first use. Memory left as the log "
+    "tells it."
+)
 Panel = tuple[str, str, int]  # label, phase, rank
 
 
@@ -40,13 +44,7 @@ def waterfall_chart(
         picture = _picture(panels, failed)
         svg = to_svg(picture)
     alt = f"{title}. {'; '.join(_told(panel, found) for panel, found in panels.items())}."
-    return Figure(
-        title,
-        svg,
-        alt,
-        f"{caption} A bar a shape, in order; the first one also carries what is compiled or loaded at first use. Memory left as the log tells it.".strip(),
-        _data(steps),
-    )
+    return Figure(title, svg, alt, f"{caption} {READING}".strip(), _data(steps))
 
 
 def _panel(step: CaptureStep) -> Panel:
