@@ -18,9 +18,9 @@ def make_wheel(folder, name, version, *, requires=(), files=None, tag="py3-none-
     path = folder / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
         for one, data in content.items():
-            out.writestr(one, data)
+            out.writestr(zipfile.ZipInfo(one, (2020, 2, 2, 2, 2, 2)), data)
         record = "".join(f"{one},{record_hash(data)},{len(data)}\n" for one, data in content.items())
-        out.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
+        out.writestr(zipfile.ZipInfo(f"{info}/RECORD", (2020, 2, 2, 2, 2, 2)), f"{record}{info}/RECORD,,\n")
     return path
 
 

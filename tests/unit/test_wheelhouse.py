@@ -6,6 +6,7 @@ import lzma
 import shutil
 import subprocess
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,19 @@ def test_a_reduced_wheel_has_an_honest_record(tmp_path):
     assert {name for name in there if not name.startswith("pebble-1.0")} == set(FILES) - {
         "pebble/sm100/ops.so"
     }
+
+
+def test_the_same_wheel_gives_the_same_bytes_whenever_it_is_packed(tmp_path):
+    wheel = make_wheel(tmp_path, "pebble", "1.0", files=FILES)
+    (tmp_path / "out").mkdir()
+    repack(wheel, tmp_path / "out", [])
+    with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(tmp_path / "out" / wheel.name) as after:
+        told = [
+            {one.filename: (one.date_time, one.external_attr) for one in z.infolist()}
+            for z in (before, after)
+        ]
+        assert told[0] == told[1]
+        assert {one.compress_type for one in after.infolist()} == {zipfile.ZIP_STORED}
 
 
 @pytest.mark.skipif(not (shutil.which("cc") and shutil.which("strip")), reason="needs cc and strip")

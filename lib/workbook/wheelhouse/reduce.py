@@ -50,10 +50,10 @@ def repack(wheel: Path, into: Path, rules: Iterable[FileRule]) -> list[Reduction
         files = [one for one in source.infolist() if not one.is_dir()]
         _check_rules(wheel.name, made, [one.filename for one in files])
         is_record = re.compile(r"[^/]+\.dist-info/RECORD").fullmatch
-        record = next(one.filename for one in files if is_record(one.filename))
+        record = next(one for one in files if is_record(one.filename))
         lines = []
         for one in files:
-            if one.filename == record:
+            if one is record:
                 continue
             met = next((each for each in made if _meets(one.filename, each.rule)), None)
             if met and _any(one.filename, met.rule.drop):
@@ -64,8 +64,8 @@ def repack(wheel: Path, into: Path, rules: Iterable[FileRule]) -> list[Reduction
             if met:
                 met.files, met.before, met.after = met.files + 1, met.before + one.file_size, met.after + size
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([*lines, (record, "", "")])
-        target.writestr(record, text.getvalue())
+        csv.writer(text, lineterminator="\n").writerows([*lines, (record.filename, "", "")])
+        target.writestr(_entry(record), text.getvalue())
     return made
 
 
@@ -73,8 +73,6 @@ def _copy(
     source: zipfile.ZipFile, target: zipfile.ZipFile, one: zipfile.ZipInfo, strip: bool
 ) -> tuple[int, str]:
     """Its size in bytes and its hash, as RECORD has them."""
-    info = zipfile.ZipInfo(one.filename, one.date_time)
-    info.external_attr = one.external_attr  # its permissions
     digest, size = hashlib.sha256(), 0
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         stream: IO[bytes] = stack.enter_context(source.open(one))
@@ -84,12 +82,19 @@ def _copy(
                 shutil.copyfileobj(stream, out, CHUNK)
             _strip(library, one.filename)
             stream = stack.enter_context(library.open("rb"))
-        with target.open(info, "w", force_zip64=True) as out:
+        with target.open(_entry(one), "w", force_zip64=True) as out:
             while chunk := stream.read(CHUNK):
                 out.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)
     return size, f"sha256={base64.urlsafe_b64encode(digest.digest()).rstrip(b'=').decode()}"
+
+
+def _entry(one: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    """Its name, time and permissions: the same wheel and rules give the same bytes."""
+    info = zipfile.ZipInfo(one.filename, one.date_time)
+    info.external_attr = one.external_attr
+    return info
 
 
 def _strip(library: Path, name: str) -> None:
