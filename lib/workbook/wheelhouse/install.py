@@ -19,6 +19,7 @@ import sys
 import tarfile
 import time
 import venv
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,7 @@ def install(folder: Path, manifest: dict[str, Any], sets: list[str]) -> None:
         run_pip(folder, wheels)
         shutil.rmtree(wheels)
         # On every core, which pip would not; several server processes would each do it at once otherwise.
+        warnings.simplefilter("ignore", SyntaxWarning)
         compileall.compile_dir(site(folder), quiet=2, workers=0)
         see_this_python(folder)
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in manifest["env"].items()]
