@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -186,3 +187,11 @@ def test_put_and_get_copy_files_and_folders(node, tmp_path):
 def test_an_unknown_node_offers_the_nearest():
     with pytest.raises(UsageError, match=r"No node named 'locl' in data/nodes; did you mean local\?"):
         connect("locl")
+
+
+def test_a_free_port_leaves_room_for_what_sglang_derives_from_it(node):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", port := node.free_port()))
+        listener.listen()
+        assert 20000 <= port < 32000  # its gRPC port is 10,000 higher, and has to be one
+        assert node.free_port() != port

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from typing import IO, Any
 
 import psutil
 
+from workbook.node import remote
 from workbook.node.base import Completed, Process
 from workbook.paths import OVERLAY, PROBES, stacks_dir
 from workbook.types import Node
@@ -116,9 +116,7 @@ class LocalConnection:
         return path.exists()
 
     def free_port(self) -> int:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            return int(listener.getsockname()[1])
+        return remote.free_port()
 
     @contextmanager
     def reach(self, port: int) -> Iterator[str]:

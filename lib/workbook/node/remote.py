@@ -7,6 +7,7 @@ library only, Python 3.10 or later. The answer is a line of standard error: the 
 import io
 import json
 import os
+import random
 import select
 import shutil
 import signal
@@ -23,6 +24,7 @@ from typing import Any
 IDLE_S = 60  # without a byte, either way, a transfer is given up
 LIMIT_S = 60
 CHUNK = 1 << 18  # bytes
+PORTS = range(20000, 32000)
 CONTENT, END = "content", "end"  # the entries of an archive; without the second it was cut off
 
 
@@ -109,9 +111,17 @@ def exists(path: str) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port that nothing listens on.
+
+    Below the ports that Linux gives to outgoing connections, and with room above: SGLang 0.5.12 takes the port 10,000
+    higher for gRPC.
+    """
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as listener, suppress(OSError):
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no port from {PORTS[0]} to {PORTS[-1]} is free")
 
 
 def make_scratch(parent: str) -> str:

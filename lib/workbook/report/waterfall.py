@@ -17,8 +17,8 @@ from workbook.types import CaptureStep, ServeOutcome, Status
 
 MOST_TICKS = 24
 READING = (
-    "A bar a shape, in order; the first one also carries what is compiled or loaded at first use. Memory left as the log "
-    "tells it."
+    "A bar a shape, in order; the first one also carries what is compiled or loaded at first use. "
+    "Memory left as the log tells it."
 )
 Panel = tuple[str, str, int]  # label, phase, rank
 
