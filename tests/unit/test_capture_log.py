@@ -266,3 +266,17 @@ def test_the_state_of_a_bar_is_read_for_the_progress_line() -> None:
         52,
         5.25,
     )
+
+
+def test_a_real_log_whose_bar_skips_counts_has_every_shape_once() -> None:
+    """SGLang 0.5.12 on one H200: tqdm shows a shape again, with a higher count, before it names the next one."""
+    found = read_capture(Path(__file__).parents[1] / "data" / "h200_piecewise_capture.log")
+    sizes = {
+        phase: [step.num_tokens for step in found.steps if step.phase == phase]
+        for phase in ("decode", "compile", "prefill")
+    }
+    assert [len(one) for one in sizes.values()] == [36, 58, 58]
+    assert all(one == sorted(set(one), reverse=True) for one in sizes.values())
+    assert found.graph_memory_gb == 1.0 and not found.unfinished
+    waits = sum(step.duration_s for step in found.steps if step.phase == "decode")
+    assert 71 < waits < 72.64  # the log's own word for the phase, which has more in it than its shapes

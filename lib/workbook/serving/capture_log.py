@@ -191,8 +191,9 @@ class _Reader:
             return
         self._close(key)
         last = track[-1].bar if track else None
-        # a shape that is done is counted under its own name before the next one is named
-        counted = last is not None and (bar.size, bar.done) == (last.size, last.done + 1)
+        # a shape that is done is counted under its own name before the next one is named, with those before it that
+        # tqdm, which skips counts when they come fast, had not shown yet
+        counted = last is not None and bar.size == last.size and bar.done > last.done
         if bar.done < bar.total and not counted:
             track.append(_Step(bar, self.now))
             self.open[key] = track[-1]
