@@ -5,12 +5,14 @@ from pathlib import Path
 import pandas as pd
 from pydantic import TypeAdapter, ValidationError
 
+from workbook import measurements
 from workbook.errors import UsageError, WorkbookError
 from workbook.paths import DATA
-from workbook.types import MatrixCell, Provenance, ValueOutcome
+from workbook.types import MatrixCell, Measurement, Provenance, ValueOutcome
 
 MATRIX = "20261130-matrix"
 VALUES = "20261130-h200-values"
+SERVING = "20261130-h200-serving"
 
 
 def matrix(name: str = MATRIX) -> tuple[Provenance, list[MatrixCell]]:
@@ -40,6 +42,16 @@ def values(name: str = VALUES) -> tuple[Provenance, list[ValueOutcome]]:
         return provenance(name), TypeAdapter(list[ValueOutcome]).validate_json(text)
     except ValidationError as error:
         raise _damaged(name) from error
+
+
+def serving(name: str = SERVING) -> tuple[Provenance, Measurement]:
+    """Two servers compared on a GPU, as it was recorded.
+
+    Raises:
+        UsageError: no such recording.
+        WorkbookError: it is damaged.
+    """
+    return provenance(name), measurements.read(_folder(name))
 
 
 def provenance(name: str) -> Provenance:

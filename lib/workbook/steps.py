@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workbook import catalog
+from workbook import catalog, measurements
 from workbook.boundary.blockers import blockers
 from workbook.boundary.levels import patch_diffs
 from workbook.boundary.remedies import REMEDIES, compare
@@ -75,7 +75,7 @@ def measure_baseline(study: Study, server: Server) -> Measurement:
             ends=tuple(ends),
             samples=tuple(telemetry.samples()),
         )
-        keep_measurement(study, found)
+        measurements.keep(study.run, found)
     return found
 
 
@@ -105,7 +105,7 @@ def compare_servers(study: Study, split: SplitOutcome) -> Measurement:
     try:
         comparison.run()
     finally:
-        keep_measurement(study, comparison.found)
+        measurements.keep(study.run, comparison.found)
     return comparison.found
 
 
@@ -121,14 +121,6 @@ def sweep_plan(params: Any) -> Plan:
         budget_s=params.budget_s or None,
         seed=params.seed,
     )
-
-
-def keep_measurement(study: Study, found: Measurement) -> None:
-    """Keep what was found about servers in the study's run; `report.evidence.served` reads it back."""
-    for name, records in (("serve", found.serves), ("sweep_ends", found.ends), ("accuracy", found.accuracy)):
-        study.run.add_records(name, records)
-    for name, table in (("points", found.points), ("capture", found.steps), ("telemetry", found.samples)):
-        study.run.add_table(name, table)
 
 
 def reproduce_crash(study: Study) -> TraceOutcome:

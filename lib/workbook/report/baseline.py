@@ -69,18 +69,20 @@ def frame(points: Sequence[BenchPoint]) -> pd.DataFrame:
 
 
 def caption(found: Measurement, env: EnvSnapshot, when: datetime) -> str:
-    """Model, hardware, versions and date, for a figure."""
-    versions = ", ".join(f"{name} {env.packages[name]}" for name in VERSIONS if name in env.packages)
-    return f"Profile {found.serves[0].profile}; {env.hardware}; {versions}; measured on {when:%Y-%m-%d %H:%M} UTC."
-
-
-def throughput(found: Measurement, env: EnvSnapshot, when: datetime) -> Figure:
-    """Output tokens/s against concurrency, every repeat drawn; with two labels also the ratio.
+    """Model, hardware, versions and date, for a figure.
 
     Args:
         when: the start of the measurement.
     """
-    return throughput_chart(frame(found.points), caption=caption(found, env, when))
+    if not found.serves:
+        return ""
+    versions = ", ".join(f"{name} {env.packages[name]}" for name in VERSIONS if name in env.packages)
+    return f"Profile {found.serves[0].profile}; {env.hardware}; {versions}; measured on {when:%Y-%m-%d %H:%M} UTC."
+
+
+def throughput(found: Measurement, caption: str) -> Figure:
+    """Output tokens/s against concurrency, every repeat drawn; with two labels also the ratio."""
+    return throughput_chart(frame(found.points), caption=caption)
 
 
 def latency(found: Measurement) -> Table:
@@ -113,11 +115,11 @@ def _caveats(found: Measurement, end: SweepEnd) -> list[str]:
     ]
 
 
-def capture(found: Measurement, env: EnvSnapshot, when: datetime) -> Displayed:
+def capture(found: Measurement, caption: str) -> Displayed:
     """The captured shapes in order against time."""
     if not found.steps:
         return Markup("<p>No server captured a CUDA graph.</p>")
-    chart = waterfall_chart(found.steps, found.serves, caption=caption(found, env, when))
+    chart = waterfall_chart(found.steps, found.serves, caption=caption)
     return chart
 
 

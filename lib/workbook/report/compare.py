@@ -1,12 +1,11 @@
 """What a comparison is shown by: the two servers, their captures, the accuracy gate, what the candidate is worth."""
 
-from datetime import datetime
-
 from workbook.report import baseline
 from workbook.report.accuracy import accuracy_tables
 from workbook.report.group import Displayed, Group, Markup
 from workbook.report.ratio import ratio_table
-from workbook.types import EnvSnapshot, Measurement
+from workbook.report.text import escape
+from workbook.types import Measurement, Provenance
 
 NOTHING = "<p>Nothing was measured.</p>"
 
@@ -25,9 +24,9 @@ def ratios(found: Measurement) -> Displayed:
     return Group([ratio_table(found.points, labels[0], other) for other in labels[1:]])
 
 
-def throughput(found: Measurement, env: EnvSnapshot, when: datetime) -> Displayed:
+def throughput(found: Measurement, caption: str) -> Displayed:
     """Throughput against concurrency, of both."""
-    return baseline.throughput(found, env, when) if found.points else Markup(NOTHING)
+    return baseline.throughput(found, caption) if found.points else Markup(NOTHING)
 
 
 def latency(found: Measurement) -> Displayed:
@@ -40,9 +39,15 @@ def repeats(found: Measurement) -> Displayed:
     return baseline.repeats(found) if found.ends else Markup(NOTHING)
 
 
-def everything(found: Measurement, env: EnvSnapshot, when: datetime) -> list[Displayed]:
+def everything(found: Measurement, caption: str) -> list[Displayed]:
     """All of it, for the report."""
-    parts = [baseline.servers(found), baseline.capture(found, env, when), accuracy(found)]
+    parts = [baseline.servers(found), baseline.capture(found, caption), accuracy(found)]
     if found.points:
-        parts += [throughput(found, env, when), ratios(found), latency(found), repeats(found)]
+        parts += [throughput(found, caption), ratios(found), latency(found), repeats(found)]
     return [*parts, baseline.telemetry(found)]
+
+
+def recorded(provenance: Provenance, found: Measurement) -> Group:
+    """A comparison that was measured elsewhere or earlier, with its provenance before everything else."""
+    where = f"<p><strong>{escape(provenance.sentence)}.</strong> {escape(provenance.note)}</p>"
+    return Group([Markup(where), *everything(found, f"{provenance.sentence}.")])

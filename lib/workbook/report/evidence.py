@@ -3,17 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbook import store
+from workbook import measurements, store
 from workbook.boundary.levels import LEVELS
 from workbook.errors import UsageError, WorkbookError
 from workbook.store import SealedRun
 from workbook.types import (
-    AccuracyOutcome,
-    BenchPoint,
     Blocker,
-    CaptureStep,
     EnvSnapshot,
-    GpuSample,
     Measurement,
     PatchDiff,
     RemedyOutcome,
@@ -22,7 +18,6 @@ from workbook.types import (
     Stage,
     StageOutcome,
     Status,
-    SweepEnd,
     TraceOutcome,
 )
 
@@ -90,22 +85,14 @@ def gather(campaign: str, runs: str = "") -> Evidence:
         remedies=_all(chosen, "remedies", RemedyOutcome),
         splits=_all(chosen, "splits", SplitOutcome),
         diffs=_all(chosen, "diffs", PatchDiff),
-        baselines=[Served(run, served(run)) for run in chosen if run.record.notebook == BASELINE],
-        comparisons=[
-            Served(run, served(run)) for run in chosen if run.record.notebook != BASELINE and run.has("serve")
+        baselines=[
+            Served(run, measurements.read(run.path)) for run in chosen if run.record.notebook == BASELINE
         ],
-    )
-
-
-def served(run: SealedRun) -> Measurement:
-    """What one run kept about its servers."""
-    return Measurement(
-        serves=tuple(_records(run, "serve", ServeOutcome)),
-        steps=tuple(_records(run, "capture", CaptureStep)),
-        points=tuple(_records(run, "points", BenchPoint)),
-        ends=tuple(_records(run, "sweep_ends", SweepEnd)),
-        accuracy=tuple(_records(run, "accuracy", AccuracyOutcome)),
-        samples=tuple(_records(run, "telemetry", GpuSample)),
+        comparisons=[
+            Served(run, measurements.read(run.path))
+            for run in chosen
+            if run.record.notebook != BASELINE and run.has("serve")
+        ],
     )
 
 
@@ -170,7 +157,7 @@ def stage_outcomes(evidence: Evidence) -> list[StageOutcome]:
             for split in splits:
                 if split.patch_level == one.level:
                     cells += _split(label, split, [cell.stage for cell in cells if cell.label == label])
-        found = served(run)
+        found = measurements.read(run.path)
         for serve in found.serves:
             cells += _served(f"server · {serve.label or serve.profile}{suffix}", serve, found)
     return sorted(cells, key=lambda cell: not cell.label.startswith("level"))

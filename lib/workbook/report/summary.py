@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from workbook.report import baseline, boundary, capture, compare
-from workbook.report.evidence import TRACES, Evidence, anchor, outcomes_of, stage_outcomes
+from workbook.report.evidence import TRACES, Evidence, Served, anchor, outcomes_of, stage_outcomes
 from workbook.report.group import Displayed, Group, Markup
 from workbook.report.tables import Table, outcome_matrix
 from workbook.report.text import escape
@@ -83,16 +83,20 @@ def throughput(found: Evidence) -> Displayed:
     parts: list[Displayed] = []
     for one in found.baselines:
         if one.found.points:
-            parts.append(baseline.throughput(one.found, one.run.env, one.run.record.started))
+            parts.append(baseline.throughput(one.found, _caption(one)))
             parts.append(baseline.latency(one.found))
     return Group(parts) if parts else missing("00_baseline")
+
+
+def _caption(one: Served) -> str:
+    return baseline.caption(one.found, one.run.env, one.run.record.started)
 
 
 def comparison(found: Evidence) -> Displayed:
     """Candidate against baseline: capture, accuracy, what it is worth; a group a run."""
     parts: list[Displayed] = []
     for one in found.comparisons:
-        parts += compare.everything(one.found, one.run.env, one.run.record.started)
+        parts += compare.everything(one.found, _caption(one))
     return Group(parts) if parts else missing("03_piecewise with its servers")
 
 
