@@ -1,10 +1,14 @@
-"""How sure a mean of repeats is: the 95 % interval by Student's t."""
+"""How sure a figure is: the 95 % interval of a mean by Student's t, and what sample a percentile takes."""
 
 from collections.abc import Sequence
 from statistics import NormalDist, mean, stdev
 
 INTERVAL_FROM = 5
 """Repeats from which on an interval is given."""
+
+
+NEEDED = {"p50": 1, "p90": 100, "p99": 1000}
+"""Requests that a sample must have for each percentile: ten beyond it, but for the median."""
 
 
 def t_quantile(free: int) -> float:

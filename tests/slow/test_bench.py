@@ -58,7 +58,8 @@ def test_a_profile_is_started_measured_and_stopped(tmp_path: Path) -> None:
     assert serve.status == "ok" and serve.left_behind == ()
     port = serve.command.split("--port ")[1].split()[0]
     assert not [pid for pid in running_servers() if port in command_line(pid)]
-    assert "sglang.launch_server" in done.stderr.splitlines()[0]  # the command, before it runs
+    command = done.stderr.index("sglang.launch_server")
+    assert command < done.stderr.index("Concurrency 1")  # it is told before anything is measured
     assert [line.split()[0] for line in done.stdout.splitlines()[1:3]] == ["1", "8"]
 
 

@@ -16,6 +16,7 @@ from workbook import catalog
 from workbook.boundary.levels import level
 from workbook.commands.console import JsonOption, LevelOption, NodeOption, columns, err, out
 from workbook.errors import UsageError, WorkbookError
+from workbook.intervals import NEEDED
 from workbook.node.base import NodeConnection
 from workbook.node.connect import connect
 from workbook.report.text import one_line
@@ -213,15 +214,16 @@ def lines(points: Sequence[BenchPoint], ends: Sequence[SweepEnd]) -> Iterator[st
     for end in ends:
         same = [one for one in points if one.concurrency == end.concurrency]
         good = [one for one in same if one.usable]
+        many = [one for one in good if one.completed >= NEEDED["p99"]]
         rows.append(
             (
                 str(end.concurrency),
                 _median([one.output_tok_s for one in good], ".0f"),
                 "" if end.half_width is None else f"{end.half_width:.1%}",
                 _median([one.ttft_ms_p50 for one in good], ".0f"),
-                _median([one.ttft_ms_p99 for one in good], ".0f"),
+                _median([one.ttft_ms_p99 for one in many], ".0f"),
                 _median([one.itl_ms_p50 for one in good], ".3g"),
-                _median([one.itl_ms_p99 for one in good], ".3g"),
+                _median([one.itl_ms_p99 for one in many], ".3g"),
                 str(end.repeats),
                 str(len(same) - len(good)),
                 str(max((one.clients for one in same), default="")),

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from workbook.intervals import INTERVAL_FROM
+from workbook.intervals import INTERVAL_FROM, NEEDED
 from workbook.report.bench import Summary, finding, labels_of, ratios, summarise, usable
 from workbook.report.figure import Figure, to_svg
 from workbook.report.sheet import WIDTH, drawable, text_width
@@ -19,8 +19,6 @@ from workbook.report.style import SMALLEST_PT, WARN, WHITE, WIDTH_IN, Series, dr
 from workbook.report.tables import Cell, Table
 from workbook.report.text import elide
 
-NEEDED = {"p50": 1, "p90": 100, "p99": 1000}
-"""Requests that a sample must have for each percentile: ten beyond it, but for the median."""
 LABEL_LIMIT = 32
 
 
