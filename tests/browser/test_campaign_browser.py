@@ -12,7 +12,7 @@ def test_the_report_of_a_campaign_is_quiet_complete_and_fits(campaign, visit, wi
     assert page.console == () and page.requests == ()
     assert page.ask("document.documentElement.scrollWidth") <= width
     images = page.ask("[...document.images].map(i => [i.naturalWidth, i.alt])")
-    assert len(images) == 2 and all(wide > 0 and alt for wide, alt in images)
+    assert len(images) == 3 and all(wide > 0 and alt for wide, alt in images)
 
 
 def test_it_opens_with_the_verdict_and_the_matrix_links_to_what_decided(campaign, visit):

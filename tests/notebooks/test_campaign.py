@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import BIN
 from workbook import campaign as campaign_module
-from workbook import store
+from workbook import measurements, store
 from workbook.boundary.remedies import REMEDIES
 from workbook.paths import NOTEBOOKS
 from workbook.types import (
@@ -66,7 +66,7 @@ def test_the_baseline_was_really_measured(sealed):
     assert sum(point.output_tok_s for point in points if point.concurrency == 16) > sum(
         point.output_tok_s for point in points if point.concurrency == 1
     )
-    assert any((run.path / "raw" / "bench").glob("*.jsonl"))
+    assert any((run.path / "raw" / "bench").rglob("*.jsonl"))
     (serve,) = run.records("serve", ServeOutcome)
     assert serve.status is Status.OK and "sglang.launch_server" in serve.command
     assert "speaks for a GPU" in run.record.verdict
@@ -104,6 +104,25 @@ def test_capture_is_never_shown_as_passed(sealed):
     assert found.stages[Stage.COMPILE] is Status.OK
     assert found.stages[Stage.CAPTURE] is Status.NOT_SUPPORTED_HERE
     assert run.record.status is Status.NOT_SUPPORTED_HERE
+
+
+def test_the_control_compares_a_server_with_itself(sealed, campaign):
+    run = sealed("03_piecewise")
+    found = measurements.read(run.path)
+    assert [one.label for one in found.serves] == ["eager", "eager again (control)"]
+    assert all(one.status is Status.OK and one.left_behind == () for one in found.serves)
+    (gate,) = found.accuracy
+    assert gate.status is Status.OK and {one.equal_share for one in gate.compared} == {1.0}
+    assert {(one.label, one.repeat) for one in found.points} == {
+        (label, repeat) for label in ("eager", "eager again (control)") for repeat in (0, 1)
+    }
+    assert "too few repeats to call that a difference" in run.record.verdict
+    assert "eager again (control)" in campaign.report.read_text()
+
+
+def test_what_a_gpu_said_is_shown_as_recorded(sealed):
+    page = (sealed("03_piecewise").path / "notebook.html").read_text()
+    assert "Recorded on 2026-11-30, one NVIDIA H200" in page and "58 shapes" in page
 
 
 def test_the_report_names_its_parents(sealed):
