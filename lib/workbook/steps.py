@@ -4,8 +4,9 @@ from typing import Any
 
 from workbook import catalog, measurements
 from workbook.boundary.blockers import blockers
-from workbook.boundary.levels import patch_diffs
-from workbook.boundary.remedies import REMEDIES, compare
+from workbook.boundary.diffs import patch_diffs
+from workbook.boundary.remedies import compare
+from workbook.boundary.remedy_table import REMEDIES
 from workbook.boundary.trace import TraceRequest, trace, trace_all
 from workbook.capture.split import split
 from workbook.progress import live, live_line

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import BIN
 from workbook import campaign as campaign_module
 from workbook import measurements, store
-from workbook.boundary.remedies import REMEDIES
+from workbook.boundary.remedy_table import REMEDIES
 from workbook.paths import NOTEBOOKS
 from workbook.types import (
     BenchPoint,

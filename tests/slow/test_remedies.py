@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from workbook.boundary.remedies import REMEDIES, compare
+from workbook.boundary.remedies import compare
+from workbook.boundary.remedy_table import REMEDIES
 from workbook.node.probe import overlay_env
 from workbook.types import ProcessState, Status
 

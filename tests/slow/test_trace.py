@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from workbook import catalog
-from workbook.boundary.levels import patch_diffs
+from workbook.boundary.diffs import patch_diffs
 from workbook.boundary.trace import TraceRequest, trace
 from workbook.capture.split import split
 from workbook.errors import UsageError

@@ -156,3 +156,17 @@ def test_a_recording_that_is_not_there_or_damaged_is_one_sentence(tmp_path, monk
     monkeypatch.setattr(recorded, "DATA", tmp_path)
     with pytest.raises(WorkbookError, match=r"data/recorded/broken is damaged\. Get it anew"):
         recorded.provenance("broken")
+
+
+def test_parsers_analysis_and_charts_never_import_a_node():
+    """Data flows one way: what judges and draws records cannot ask a machine for more."""
+    modules = (
+        "report.summary report.compare recorded verdicts serving.capture_log serving.gate serving.agreement "
+        "serving.records serving.gpu_samples serving.options doctor.facts params"
+    )
+    code = "import importlib, sys\n" + "\n".join(
+        f"importlib.import_module('workbook.{name}')" for name in modules.split()
+    )
+    code += "\nprint([name for name in sys.modules if name.startswith('workbook.node')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.report_samples import trace
-from workbook.boundary.remedies import REMEDIES, observation, outcome, with_costs
+from workbook.boundary.remedies import observation, outcome, with_costs
+from workbook.boundary.remedy_table import REMEDIES
 from workbook.paths import PROBES
 from workbook.report.boundary import remedies
 from workbook.types import RemedyOutcome, Status

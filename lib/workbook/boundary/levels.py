@@ -1,9 +1,7 @@
-"""The patch levels, and what each does to the installed FlashInfer."""
+"""The patch levels."""
 
 from workbook.errors import UsageError
-from workbook.node.base import NodeConnection
-from workbook.node.probe import run_probe
-from workbook.types import PatchDiff, PatchLevel, Stack
+from workbook.types import PatchLevel
 
 LEVELS = (
     PatchLevel(
@@ -53,16 +51,3 @@ def level(number: int) -> PatchLevel:
     if not 0 <= number < len(LEVELS):
         raise UsageError(f"No patch level {number};", f"allowed: 0 to {len(LEVELS) - 1}.")
     return LEVELS[number]
-
-
-def patch_diffs(node: NodeConnection, stack: Stack, number: int) -> list[PatchDiff]:
-    """What level `number` would change in the FlashInfer installed on `node`; nothing is patched.
-
-    Raises:
-        UsageError: no such level, or no FlashInfer on the node.
-    """
-    patches = level(number).patches
-    if not patches:
-        return []
-    answer = run_probe(node, stack, "patch_diff.py", list(patches), timeout_s=120)
-    return [PatchDiff.model_validate(one) for one in answer]

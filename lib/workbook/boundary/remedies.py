@@ -9,60 +9,13 @@ from typing import Any
 
 from workbook.boundary import diagnosis
 from workbook.boundary.entries import check_arch
+from workbook.boundary.remedy_table import REMEDIES, one_line
 from workbook.node.base import NodeConnection
 from workbook.node.probe import run_probe
 from workbook.types import ProcessState, Remedy, RemedyOutcome, Stack, Status
 
 QUANTIZER = "flashinfer.fp4_quantize"
 TIMEOUT_S = 300
-
-REMEDIES = (
-    Remedy(
-        name="pre-warm",
-        applied="one eager call before the trace, as a server makes; nothing else",
-        risk="false confidence: Dynamo traces what functools.cache wraps and never asks the cache",
-    ),
-    Remedy(
-        name="compiler-disable",
-        applied="torch.compiler.disable on the quantizer",
-        risk="a graph break at every call, which fullgraph forbids and piecewise capture cannot take",
-    ),
-    Remedy(
-        name="assume-constant-result",
-        applied="torch.compiler.assume_constant_result on a plain function around the JIT loader",
-        risk="goes stale: the first value is used for good, without a guard",
-    ),
-    Remedy(
-        name="allow-in-graph",
-        applied="torch.compiler.allow_in_graph on the quantizer",
-        risk="runs the real Python on fake tensors while tracing, side effects and all; no guards",
-    ),
-    Remedy(
-        name="nonstrict-trace",
-        applied="torch._dynamo.nonstrict_trace on the quantizer",
-        risk="as allow_in_graph, and what is read from outside the arguments is not guarded",
-    ),
-    Remedy(
-        name="substitute-in-graph",
-        applied="torch.compiler.substitute_in_graph: an operator in the quantizer's place",
-        risk="for the whole process and for good; eager and compiled code are no longer the same",
-    ),
-    Remedy(
-        name="is-compiling",
-        applied="if torch.compiler.is_compiling() at the call: an operator, else the quantizer",
-        risk="only calls that have the branch are cured; an eager test never runs what is compiled",
-    ),
-    Remedy(
-        name="custom-op-decorator",
-        applied="torch.library.custom_op on the quantizer, and a fake",
-        risk="a wrong fake passes unseen",
-    ),
-    Remedy(
-        name="custom-op-define",
-        applied="Library.define and impl around the quantizer, and a fake; as patch level 4",
-        risk="a wrong fake passes unseen, and so does a kernel that hands back its input",
-    ),
-)
 
 
 def compare(
@@ -132,11 +85,6 @@ def observation(seen: dict[str, Any]) -> str:
         return f"{seen['what']} passes"
     message = seen["error"]["message"]
     return f"{seen['what']} stops at {diagnosis.operation(message) or one_line(message)}"
-
-
-def one_line(message: str) -> str:
-    """The first line of what an exception says, without a trailing colon."""
-    return diagnosis.explanation(message).partition("\n")[0].rstrip(": ")
 
 
 def with_costs(traced: Sequence[RemedyOutcome], costs: dict[str, Any]) -> list[RemedyOutcome]:

@@ -7,7 +7,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from workbook import catalog
-from workbook.boundary.levels import LEVELS, level, patch_diffs
+from workbook.boundary.diffs import patch_diffs
+from workbook.boundary.levels import LEVELS, level
 from workbook.commands.console import LevelOption, NodeOption, StackOption, out
 from workbook.errors import UsageError
 from workbook.node.connect import connect

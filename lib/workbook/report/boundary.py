@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from workbook.boundary.levels import LEVELS
-from workbook.boundary.remedies import REMEDIES, one_line
+from workbook.boundary.remedy_table import REMEDIES, one_line
 from workbook.report.chain import chain_chart
 from workbook.report.figure import Figure
 from workbook.report.group import Group
