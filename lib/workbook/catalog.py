@@ -45,10 +45,11 @@ def load(kind: type[R], name: str) -> R:
         found = kind.model_validate_json(
             json.dumps(yaml.safe_load(path.read_text()), default=str), strict=True
         )
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}.", "Mend it.") from None
     except ValidationError as error:
         raise UsageError(f"{path}: {_sentence(kind, error)}") from None
+    # ValueError: bytes that are no UTF-8, a date in month 13, a number of 5,000 digits, an alias of itself
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}.", "Mend it.") from None
     if (said := getattr(found, "name", name)) != name:
         raise UsageError(f"{path}: name: {said!r} will not do;", f"it is the file's own, {name}.")
     return found

@@ -89,6 +89,15 @@ def test_the_table_can_be_read_by_awk(tmp_path: Path) -> None:
     assert "Kept in" in rows[-1]
 
 
+def test_a_label_that_is_not_text_is_kept_as_one_line(tmp_path: Path) -> None:
+    with stub(serves("m")) as url:
+        done = bench(tmp_path, "--url", url, *SMALL, "--label", "\x1b[31mred\n\udcff")
+    assert done.returncode == 0, done.stderr
+    run = only_run(tmp_path)
+    assert {one.label for one in run.records("points", BenchPoint)} == {"red \ufffd"}
+    assert "red" in " ".join(run.env.argv)
+
+
 @pytest.mark.parametrize("mode", ["loses one", "cuts one"])
 def test_points_that_all_lost_something_are_no_answer(tmp_path: Path, mode: str) -> None:
     with stub(serves("m")) as url:
@@ -145,6 +154,7 @@ NOWHERE = "http://127.0.0.1:1"
         (["tiny-cpu", "--concurrency", "4,x"], "--concurrency '4,x' will not do"),
         (["tiny-cpu", "--concurrency", ","], "--concurrency ',' will not do"),
         (["tiny-cpu", "--concurrency", "9" * 30], "will not do"),
+        (["tiny-cpu", "--concurrency", "0100000"], "will not do"),
         (["tiny-cpu", "--repeats", "0"], "nothing to measure with repeats of 0"),
         (["tiny-cpu", "--input-tokens", "0"], "nothing to measure with input tokens of 0"),
         (["tiny-cpu", "--output-tokens", "-1"], "nothing to measure with output tokens of -1"),

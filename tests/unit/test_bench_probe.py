@@ -76,7 +76,9 @@ def test_a_counter_is_summed_over_its_labels(counter: str) -> None:
         assert tokens_generated(url) == 512.0
 
 
-@pytest.mark.parametrize("text", ["", "up 1.0\n", f"{COUNTERS[0]}{{}} many\n"])
+@pytest.mark.parametrize(
+    "text", ["", "up 1.0\n", *(f"{COUNTERS[0]}{{}} {count}\n" for count in ("many", "NaN", "+Inf"))]
+)
 def test_a_server_without_such_a_counter_tells_nothing(text: str) -> None:
     with metrics(text) as url:
         assert tokens_generated(url) is None

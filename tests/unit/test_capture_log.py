@@ -1,5 +1,6 @@
 """The capture as a server's log tells it. The lines are those of SGLang's own format strings and of the real tqdm."""
 
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tqdm import tqdm
 
 from workbook.serving.capture_log import CaptureLog, parse_capture, read_bars, read_capture
+from workbook.serving.progress import Progress
 
 BEGAN = datetime(2026, 11, 30, 16, 40, 1, tzinfo=UTC)
 # version, how a bar names its shape (0.5.9 etc. have no free memory where they compile), and the phase that it is
@@ -255,6 +257,15 @@ def test_no_text_is_too_odd_to_be_read(lines: list[str]) -> None:
 )
 def test_digits_that_are_no_number_or_time_are_not_taken_for_one(line: str) -> None:
     assert parse_capture([line]).steps == ()
+
+
+@pytest.mark.parametrize("words", ["Capture ", "loading shards: 1%", "Capturing (bs=1): 1%|", "Capture a"])
+def test_a_hostile_line_takes_no_longer_than_its_length_asks_for(words: str) -> None:
+    line = words * (24_000 // len(words)) + "a" * 24_000
+    began = time.process_time()
+    parse_capture([line])
+    Progress().read(line)
+    assert time.process_time() - began < 2
 
 
 def test_the_state_of_a_bar_is_read_for_the_progress_line() -> None:

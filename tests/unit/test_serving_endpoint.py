@@ -115,6 +115,9 @@ def test_one_of_several_models_has_to_be_named() -> None:
         (serves("m"), 401, "401 Unauthorized"),
         ({"data": []}, 200, "serves no model"),
         (b'{"data": [{"id": "a\\u001b[2Jb"}, {"id": "c"}]}', 200, r"several models \(ab, c\)"),
+        (b'{"data": [{"id": "\\ud800"}]}', 200, "is not that of an OpenAI-compatible server"),
+        (b"[" * 100_000, 200, "is not that of an OpenAI-compatible server"),
+        (b" " * 11 * 2**20 + b"{}", 200, "is not that of an OpenAI-compatible server"),
     ],
 )
 def test_another_answer_is_told(answer: Any, status: int, said: str) -> None:

@@ -1,6 +1,7 @@
 """`workbook bench`: a server of ours, or any that is already running, under SGLang's own serving benchmark."""
 
 import json
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 OF_THE_CASE = Plan((1, 10, 256, 1024), input_tokens=1024, output_tokens=512)
 HIGHEST_SEED = 2**31 - 1
 CAVEAT_WIDTH = 500  # characters
+LABEL_WIDTH = 100
 HEADER = (
     "concurrency", "tok/s", "+-95%", "ttft_p50_ms", "ttft_p99_ms", "itl_p50_ms", "itl_p99_ms", "repeats", "not_counted",
     "clients", "client_cpu", "ended_by",
@@ -95,6 +97,8 @@ def bench(
     plan = replace(_plan_of(known), **{name: one for name, one in chosen.items() if one is not None})  # type: ignore[arg-type]
     if not 0 <= plan.seed <= HIGHEST_SEED:
         raise UsageError(f"--seed {plan.seed} is out of range;", f"give one from 0 to {HIGHEST_SEED}.")
+    if label is not None:
+        label = one_line(label, LABEL_WIDTH)
     connection = connect(node)
     if known is not None:
         run = _measure_profile(connection, known, plan, label or known.name, patch_level)
@@ -119,7 +123,7 @@ def _plan_of(profile: LaunchProfile | None) -> Plan:
 
 def _concurrencies(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",") if word.strip()]
-    wrong = [word for word in words if not (word.isascii() and word.isdigit() and 0 < int(word[:6]) <= 65536)]
+    wrong = [word for word in words if not (re.fullmatch("[0-9]{1,5}", word) and 0 < int(word) <= 65536)]
     if wrong or not words:
         raise UsageError(
             f"--concurrency {one_line(text, 40)!r} will not do;",
@@ -135,7 +139,7 @@ def _measure_url(
     found = find_endpoint(node, url, model)
     check_lengths(found, plan.input_tokens, plan.output_tokens)
     folder = None if tokenizer is None else check_tokenizer(node, tokenizer)
-    name = label or found.model.rstrip("/").rpartition("/")[2]
+    name = label or one_line(found.model.rstrip("/").rpartition("/")[2], LABEL_WIDTH)
     target = Target(name, found.url, found.model, engine="openai", tokenizer=folder)
     from workbook import benches  # pandas takes a second that other commands need not wait for
 

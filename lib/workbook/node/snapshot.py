@@ -1,5 +1,6 @@
 """The environment of a run: what the node says of itself, and which state of the workbook asked."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,8 @@ def take(node: NodeConnection, stack: Stack) -> EnvSnapshot:
 def _argv() -> tuple[str, ...]:
     """The command that asked; a notebook's kernel has only a connection file to tell, which says nothing."""
     program = Path(sys.argv[0]).name
-    return (program,) if program.startswith("ipykernel") else (program, *sys.argv[1:])
+    words = (program,) if program.startswith("ipykernel") else (program, *sys.argv[1:])
+    return tuple(os.fsencode(word).decode(errors="replace") for word in words)  # a record is UTF-8
 
 
 def _git(*args: str) -> str | None:

@@ -223,19 +223,22 @@ def measure(module, point, folder):
         "clients": len(clients),
         "seconds": max(one["ended"] for one in marks) - min(one["started"] for one in marks),
         "client_cpu": max(one["cpu"] / (one["ended"] - one["started"]) for one in marks),
-        "server_tokens": None if before is None or after is None else after - before,
+        "server_tokens": None if before is None or after is None or after < before else after - before,
     }
 
 
 def tokens_generated(url):
-    """The server's own count of the tokens that it generated for finished requests; None where it tells none."""
+    """The server's own count of the tokens that it generated for finished requests; None where it tells none.
+
+    A counter that was set back, as by a restart, tells nothing either: the caller sees it fall.
+    """
     try:
         with build_opener(ProxyHandler({})).open(f"{url}/metrics", timeout=10) as answer:
             lines = answer.read().decode(errors="replace").splitlines()
         counts = [float(line.split()[-1]) for line in lines if line.partition("{")[0] in COUNTERS]
     except (OSError, HTTPException, ValueError):
         return None
-    return sum(counts) if counts else None
+    return sum(counts) if counts and math.isfinite(sum(counts)) else None
 
 
 def next_point(path):

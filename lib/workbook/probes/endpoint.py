@@ -14,6 +14,7 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 TIMEOUT_S = 20
+LONGEST = 10 * 2**20  # bytes of an answer
 
 
 def models(url):
@@ -21,10 +22,13 @@ def models(url):
     key = os.environ.get("OPENAI_API_KEY")
     request = Request(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"} if key else {})
     with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S) as answer:
-        return [
+        found = [
             {"id": str(one["id"]), "max_model_len": one.get("max_model_len")}
-            for one in json.load(answer)["data"]
+            for one in json.loads(answer.read(LONGEST))["data"]
         ]
+    for one in found:
+        one["id"].encode()  # half a surrogate pair, which JSON can tell and no file can keep, is a ValueError
+    return found
 
 
 def main(argv):
@@ -37,7 +41,7 @@ def main(argv):
         answer = {"error": f"it answers /v1/models with {error.code} {error.reason}"}
     except (OSError, HTTPException) as error:
         answer = {"error": str(getattr(error, "reason", None) or error)}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         answer = {"error": "its answer to /v1/models is not that of an OpenAI-compatible server"}
     print(json.dumps(answer))
     return 0

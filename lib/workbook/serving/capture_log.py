@@ -25,7 +25,7 @@ PREFIX = re.compile(
     r"|\[rank(?P<rank>\d{1,9})\]:? "
 )
 PHASE = re.compile(
-    r"Capture (?P<name>[\w -]*?)(?: ?\w+ graph)? (?P<edge>begin|end)\b"
+    r"Capture (?P<name>[\w -]{0,60}?)(?: ?\w{1,20} graph)? (?P<edge>begin|end)\b"
     rf"(?:.*?(?:elapsed=|Time elapsed: )(?P<elapsed>{NUMBER}) s[.,] mem usage=(?P<used>{NUMBER}) GB)?"
 )
 COMPILE = "compile"

@@ -77,7 +77,7 @@ def find_endpoint(node: NodeConnection, url: str, model: str | None = None) -> E
             f"{url} serves no model {printable(model)!r};", nearest(model, contexts, f"it serves {shown}.")
         )
     context = contexts[model]
-    return Endpoint(url, model, context if isinstance(context, int) else None)
+    return Endpoint(url, model, context if type(context) is int else None)  # true is no length
 
 
 def check_lengths(endpoint: Endpoint, input_tokens: int, output_tokens: int) -> None:

@@ -7,7 +7,8 @@ from workbook.serving.log import printable
 
 READY = "ready"
 READY_LINE = "The server is fired up and ready to roll!"
-SHARDS = re.compile(r"(?i)loading.*shards: +\d+%.*?\| (\d+)/(\d+) \[")
+# Bounded, like all that is looked for in a log: a search without bounds takes hours on one hostile line.
+SHARDS = re.compile(r"(?i)loading[\w -]{0,60}shards: +\d{1,3}%.{0,200}?\| (\d{1,9})/(\d{1,9}) \[")
 MEMORY = re.compile(r"avail mem=(\d+(?:\.\d+)?) GB")
 COMPILING = re.compile(r"^workbook: compiling: (.*)")
 BUILDING = "building kernels"

@@ -14,6 +14,7 @@ SSH_HOST = re.compile(
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 EnvValue = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+Argument = Annotated[str, Field(pattern=r"^[^\x00]+$")]  # of a command; a path too
 
 
 class Node(Record):
@@ -32,9 +33,9 @@ class Node(Record):
     name: str
     kind: Literal["local", "ssh"] = "local"
     host: str | None = None
-    python: str | None = None
-    venv: str | None = None
-    work: str | None = None
+    python: Argument | None = None
+    venv: Argument | None = None
+    work: Argument | None = None
     stack: str = "embedded"
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     gpus: tuple[Annotated[int, Field(ge=0)], ...] | None = None
@@ -99,7 +100,7 @@ class LaunchProfile(Record):
 
     name: str
     description: str
-    model: str
+    model: Argument
     load_format: Literal["auto", "dummy"] = "auto"
     device: Literal["cpu", "cuda"] = "cuda"
     tp: int = Field(default=1, ge=1)
@@ -113,7 +114,7 @@ class LaunchProfile(Record):
     all_reduce: Literal["auto", "nccl", "mscclpp"] = "auto"
     capture_mode: CaptureMode = CaptureMode.DECODE_GRAPHS
     memory_fraction: float | None = Field(default=None, gt=0, le=1)
-    extra_flags: tuple[str, ...] = ()
+    extra_flags: tuple[Argument, ...] = ()
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     concurrencies: tuple[Annotated[int, Field(ge=1, le=65536)], ...] = Field(min_length=1)
     input_tokens: int = Field(ge=1)
