@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 
-from workbook import catalog, store, verdicts
+from workbook import catalog, measurements, store, verdicts
 from workbook.errors import WorkbookError
 from workbook.node import snapshot
 from workbook.node.base import NodeConnection
@@ -57,15 +57,12 @@ def measure(
         on_point(point, so_far)
 
     def seal(error: str = "") -> store.SealedRun:
-        run.add_table("points", points)
-        run.add_records("sweep_ends", ends(points, targets, plan, "broken off" if error else "time spent"))
-        for name, records in (
-            ("serve", served().serves),
-            ("capture", served().steps),
-            ("telemetry", telemetry.samples()),
-        ):
-            if records:
-                run.add_table(name, records)
+        measured = {
+            "points": tuple(points),
+            "ends": tuple(ends(points, targets, plan, "broken off" if error else "time spent")),
+            "samples": tuple(telemetry.samples()),
+        }
+        measurements.keep(run, served().model_copy(update=measured))
         usable = any(point.usable for point in points)
         verdict = verdicts.throughput(points, env) if usable else "No point came back whole."
         status = Status.OK if usable and not error else Status.CRASHED

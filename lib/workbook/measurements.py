@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from workbook.errors import WorkbookError
 from workbook.store import Run
 from workbook.types import Measurement
@@ -32,5 +30,6 @@ def read(folder: Path) -> Measurement:
     try:
         parts = {field: json.loads(path.read_text()) for field, path in texts.items() if path.is_file()}
         return Measurement.model_validate_json(json.dumps(parts))
-    except (OSError, ValueError, ValidationError) as error:
-        raise WorkbookError(f"The records in {folder} are damaged: {error}.", "Measure again.") from error
+    except (OSError, ValueError, RecursionError) as error:
+        why = " ".join(str(error).split())
+        raise WorkbookError(f"The records in {folder} are damaged: {why}.", "Measure again.") from error

@@ -32,8 +32,9 @@ def test_a_damaged_file_is_a_sentence(runs):
     run = store.create("c", "03_piecewise", "l", {})
     measurements.keep(run, FOUND)
     (run.path / "points.json").write_text('[{"label": 1}]')
-    with pytest.raises(WorkbookError, match="damaged"):
+    with pytest.raises(WorkbookError, match="damaged") as caught:
         measurements.read(run.path)
+    assert "\n" not in str(caught.value)
 
 
 def test_the_recorded_comparison_is_shown_with_its_provenance_first():
