@@ -460,6 +460,7 @@ def test_a_log_that_is_not_text_still_has_a_decisive_line(tmp_path: Path) -> Non
 
 def test_an_endless_line_is_cut() -> None:
     assert len(printable("x" * 10**6)) < 400
+    assert printable(" " * 10**6 + "\x1b[31mx" * 10**6).startswith("xxx")
 
 
 def test_new_lines_come_whole(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def unstamped(line: str) -> str:
 
 def printable(line: str) -> str:
     """A line without what would steer a terminal, cut to a readable length."""
-    clean = CONTROL.sub("", line).strip()
+    clean = CONTROL.sub("", line.strip()[: 10 * SHOWN_CHARS]).strip()  # a line may have megabytes
     return clean if len(clean) <= SHOWN_CHARS else f"{clean[:SHOWN_CHARS]}…"
 
 
