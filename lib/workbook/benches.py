@@ -75,7 +75,12 @@ def measure(
     except WorkbookError as error:
         if not points:
             raise
-        raise WorkbookError(error.message, f"{error.hint} {_kept(seal(str(error)))}".strip()) from error
+        # a run that is sealed is no longer where its logs were written
+        message, hint = (
+            text.replace(str(run.path), str(run.path.with_name(run.id)))
+            for text in (error.message, error.hint)
+        )
+        raise WorkbookError(message, f"{hint} {_kept(seal(f'{message} {hint}'.strip()))}".strip()) from error
     except KeyboardInterrupt as stop:
         if not points:
             raise

@@ -133,6 +133,19 @@ def test_what_was_measured_before_an_interrupt_is_kept_and_nothing_runs_on(tmp_p
     wait_for(lambda: not [pid for pid in psutil.pids() if str(tmp_path) in command_line(pid)])
 
 
+def test_a_server_that_dies_between_points_leaves_a_run_and_the_log_is_where_it_is_told(
+    tmp_path: Path,
+) -> None:
+    runs = tmp_path / "runs"
+    env = environment(runs, "") | {"FAKE_SERVER": "dies later", "FAKE_PIDS": str(tmp_path / "pids")}
+    asked = [WORKBOOK, "bench", "tiny-cpu", *SMALL[:-2], "--repeats", "1000"]
+    done = subprocess.run(asked, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "died during the benchmark" in done.stderr
+    run = only_run(runs)
+    log = run.path / "raw" / "server.log"
+    assert log.is_file() and str(log) in done.stderr and ".partial" not in done.stderr + run.record.error
+
+
 NOWHERE = "http://127.0.0.1:1"
 
 
