@@ -57,7 +57,7 @@ def measure_baseline(study: Study, server: Server) -> Measurement:
     ends, telemetry = [], Telemetry(study.node, study.run.raw / "telemetry.log")
     try:
         with telemetry, server:
-            target = Target(params.label, server.node_url, server.model_path, server.death)
+            target = Target(params.label, server.node_url, server.model_path, server.death, log=server.log)
             sweep = run_bench(
                 study.node,
                 [target],

@@ -9,7 +9,11 @@ from workbook.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-RIVALS = {"operator_boundary.py": "of the bare call", "capture_log.py": "times grep"}
+RIVALS = {
+    "operator_boundary.py": "of the bare call",
+    "capture_log.py": "times grep",
+    "bench_client.py": "called for each",
+}
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in (ROOT / "benchmarks").glob("*.py")))

@@ -52,6 +52,7 @@ def story(monkeypatch):
 
     class StandInServer:
         def __init__(self, node, profile, *, log, label, patch_level, **_):
+            self.log = log
             if label == told.refused:
                 raise UsageError("there is no such capture.")
             self.label, self.node_url, self.model_path, self.sglang_version = (

@@ -178,7 +178,9 @@ def _measure_profile(
             with status:
                 stack.enter_context(server)
             err.print(f"Server: ready after {server.outcome.ready_s or 0:.0f} s")
-            yield replace(named, url=server.node_url, model=server.model_path, death=server.death)
+            yield replace(
+                named, url=server.node_url, model=server.model_path, death=server.death, log=server.log
+            )
 
     with _interruptible():
         return benches.measure(

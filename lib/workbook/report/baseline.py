@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from statistics import mean
 
 import pandas as pd
 
@@ -99,20 +100,33 @@ def repeats(found: Measurement) -> Table:
             end.repeats,
             None if end.half_width is None else f"± {end.half_width:.1%}",
             end.ended_by,
+            _share(found, end, "prefill_in_graph"),
+            _share(found, end, "decode_in_graph"),
             " ".join(dict.fromkeys(_caveats(found, end))) or "none",
         )
         for end in found.ends
     )
-    columns = ("label", "concurrency", "repeats", "95 % interval of the mean", "ended by", "caveats")
-    return Table(columns, rows, "How sure each point is; an interval takes five repeats")
+    columns = (
+        "label", "concurrency", "repeats", "95 % interval of the mean", "ended by", "prefill in a graph",
+        "decode in a graph", "caveats",
+    )  # fmt: skip
+    return Table(
+        columns, rows, "How sure each point is (an interval takes five repeats), and what ran in a graph"
+    )
+
+
+def _share(found: Measurement, end: SweepEnd, name: str) -> str | None:
+    """The share of batches over all repeats of a point, as the servers' logs told."""
+    told = [value for point in _of(found, end) if (value := getattr(point, name)) is not None]
+    return f"{mean(told):.0%}" if told else None
+
+
+def _of(found: Measurement, end: SweepEnd) -> list[BenchPoint]:
+    return [one for one in found.points if (one.label, one.concurrency) == (end.label, end.concurrency)]
 
 
 def _caveats(found: Measurement, end: SweepEnd) -> list[str]:
-    return [
-        point.caveat
-        for point in found.points
-        if (point.label, point.concurrency) == (end.label, end.concurrency) and point.caveat
-    ]
+    return [point.caveat for point in _of(found, end) if point.caveat]
 
 
 def capture(found: Measurement, caption: str) -> Displayed:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from workbook.errors import UsageError, WorkbookError
 from workbook.intervals import relative_half_width
 from workbook.node.base import NodeConnection
+from workbook.serving import graph_use
 from workbook.serving.client import Client
 from workbook.serving.records import parse_point
 from workbook.types import BenchPoint, SweepEnd
@@ -29,6 +30,7 @@ class Target:
         death: how it died, such as `Server.death`; None while it lives.
         engine: `sglang` is asked by SGLang's own protocol, `openai` by that of OpenAI's completions.
         tokenizer: a folder on the node. Without one, an `openai` server gets its prompts as lists of token ids.
+        log: the server's log on this machine, which tells what ran in a CUDA graph; None where it is not at hand.
     """
 
     label: str
@@ -37,6 +39,7 @@ class Target:
     death: Callable[[], str | None] = lambda: None
     engine: Literal["sglang", "openai"] = "sglang"
     tokenizer: str | None = None
+    log: Path | None = None
 
     @property
     def stem(self) -> str:
@@ -142,6 +145,7 @@ def run_bench(
 
         for target, concurrency, repeat in turns(targets, plan, points, left):
             asked = ask(target, plan, concurrency, repeat)
+            begin = graph_use.size(target.log)
             found, measured = client.measure(asked)
             point = parse_point(
                 found,
@@ -154,7 +158,7 @@ def run_bench(
                 output_tokens=plan.output_tokens,
                 seed=asked["seed"],
                 counts_told=target.engine == "sglang",
-            )
+            ).model_copy(update=graph_use.shares(target.log, begin))
             points.append(point)
             same = _of(points, target.label, concurrency)
             on_point(point, SoFar(len(same), plan.repeats, half_width(same), left()))

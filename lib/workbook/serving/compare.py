@@ -228,7 +228,7 @@ class Comparison:
             self._steps += server.capture_steps
 
     def _target(self, side: Arm, server: Server) -> Target:
-        return Target(side.label, server.node_url, server.model_path, server.death)
+        return Target(side.label, server.node_url, server.model_path, server.death, log=server.log)
 
     def _ask(self, side: Arm, server: Server, passes: int) -> None:
         answers, asked = self._answers.setdefault(side.label, []), self.questions

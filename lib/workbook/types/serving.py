@@ -60,6 +60,8 @@ class BenchPoint(Record):
         clients: processes that the load was spread over.
         client_cpu: CPU time of the busiest of them over wall time; near 1 it is the client that was measured.
         server_tok_s: output tokens/s by the server's own counter over the same time.
+        prefill_in_graph: share of the prefill batches that ran in a CUDA graph, by the server's log, warm-up included.
+        decode_in_graph: the same of the decode batches that the log tells.
         caveat: why the point does not say what it seems to, such as a saturated client; empty where nothing is known.
     """
 
@@ -83,6 +85,8 @@ class BenchPoint(Record):
     clients: int = Field(default=1, ge=1)
     client_cpu: float | None = None
     server_tok_s: float | None = None
+    prefill_in_graph: float | None = None
+    decode_in_graph: float | None = None
     caveat: str = ""
 
     @property
