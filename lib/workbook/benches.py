@@ -59,7 +59,9 @@ def measure(
     def seal(error: str = "") -> store.SealedRun:
         measured = {
             "points": tuple(points),
-            "ends": tuple(ends(points, targets, plan, "broken off" if error else "time spent")),
+            "ends": tuple(
+                ends(points, [one.label for one in targets], plan, "broken off" if error else "time spent")
+            ),
             "samples": tuple(telemetry.samples()),
         }
         measurements.keep(run, served().model_copy(update=measured))

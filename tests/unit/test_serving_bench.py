@@ -200,7 +200,8 @@ def test_a_server_that_is_precise_goes_on_while_its_rival_is_not() -> None:
         scatter = 30.0 if target is B and concurrency == 1 else 0.1
         points.append(point(target.label, concurrency, repeat, 100 + scatter * (-1) ** repeat))
     assert [sum(1 for one in points if one.concurrency == c) for c in (1, 8)] == [14, 10]
-    assert [(one.label, one.concurrency, one.repeats, one.ended_by) for one in ends(points, (A, B), plan)] == [
+    found = ends(points, (A.label, B.label), plan)
+    assert [(one.label, one.concurrency, one.repeats, one.ended_by) for one in found] == [
         (A.label, 1, 7, "precise"), (B.label, 1, 7, "repeats spent"),
         (A.label, 8, 5, "precise"), (B.label, 8, 5, "precise"),
     ]  # fmt: skip
@@ -215,8 +216,8 @@ def test_no_round_is_begun_after_the_budget() -> None:
         (A.label, 1), (B.label, 1), (A.label, 8), (B.label, 8),
     ]  # fmt: skip
     plan = Plan((1, 8), 1, 1)
-    assert {one.ended_by for one in ends(points, (A, B), plan)} == {"time spent"}
-    assert {one.ended_by for one in ends(points, (A, B), plan, "broken off")} == {"broken off"}
+    assert {one.ended_by for one in ends(points, (A.label, B.label), plan)} == {"time spent"}
+    assert {one.ended_by for one in ends(points, (A.label, B.label), plan, "broken off")} == {"broken off"}
 
 
 def test_what_lost_something_is_left_out_of_the_interval() -> None:

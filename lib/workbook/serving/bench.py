@@ -162,7 +162,7 @@ def run_bench(
             points.append(point)
             same = _of(points, target.label, concurrency)
             on_point(point, SoFar(len(same), plan.repeats, half_width(same), left()))
-    return Sweep(points, ends(points, targets, plan))
+    return Sweep(points, ends(points, [one.label for one in targets], plan))
 
 
 def check(targets: Sequence[Target], plan: Plan) -> None:
@@ -217,7 +217,7 @@ def half_width(points: Iterable[BenchPoint]) -> float | None:
 
 def ends(
     points: Sequence[BenchPoint],
-    targets: Sequence[Target],
+    labels: Sequence[str],
     plan: Plan,
     otherwise: Literal["time spent", "broken off"] = "time spent",
 ) -> list[SweepEnd]:
@@ -228,12 +228,12 @@ def ends(
     """
     found = []
     for concurrency in dict.fromkeys(plan.concurrencies):
-        for target in targets:
-            same = _of(points, target.label, concurrency)
+        for label in labels:
+            same = _of(points, label, concurrency)
             half = half_width(same)
             found.append(
                 SweepEnd(
-                    label=target.label,
+                    label=label,
                     concurrency=concurrency,
                     repeats=len(same),
                     half_width=half,

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from workbook.errors import UsageError, WorkbookError
-from workbook.intervals import relative_half_width
 from workbook.node.base import NodeConnection
 from workbook.serving.accuracy import ask, graph_needs_no_logprobs
 from workbook.serving.agreement import Answers
-from workbook.serving.bench import Plan, SoFar, Target, run_bench
+from workbook.serving.bench import Plan, SoFar, Target, ends, run_bench
 from workbook.serving.gate import gate
 from workbook.serving.server import Server
 from workbook.serving.telemetry import Telemetry
@@ -184,25 +183,7 @@ class Comparison:
                     self._ask(side, server, PASSES if turn == 0 else 1)
                     self._sweep([self._target(side, server)], plan)
             self._judge()
-        self._ends = [
-            self._end(side, concurrency) for side in self.sides for concurrency in self.plan.concurrencies
-        ]
-
-    def _end(self, side: Arm, concurrency: int) -> SweepEnd:
-        values = [
-            point.output_tok_s
-            for point in self._points
-            if (point.label, point.concurrency) == (side.label, concurrency) and point.usable
-        ]
-        width = relative_half_width(values)
-        precise = width is not None and width <= self.plan.precision
-        return SweepEnd(
-            label=side.label,
-            concurrency=concurrency,
-            repeats=len(values),
-            half_width=width,
-            ended_by="precise" if precise else "repeats spent",
-        )
+        self._ends = ends(self._points, [side.label for side in self.sides], self.plan)
 
     def _server(self, side: Arm, turn: int) -> Server:
         return Server(
