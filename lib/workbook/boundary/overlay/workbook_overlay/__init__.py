@@ -1,14 +1,16 @@
 """What a Python process on a node gets on top of its installed packages. Nothing installed is ever written.
 
-Two switches, read from the environment so that every spawned process inherits them:
+Three switches, read from the environment so that every spawned process inherits them:
 `WORKBOOK_PATCH_LEVEL` (0 to 4) patches FlashInfer at import; `WORKBOOK_CPU_SGLANG=1` lets SGLang import on a
-machine without a GPU. Standard library only until a target module is imported.
+machine without a GPU; `WORKBOOK_PIECES` names a file that is told what SGLang's compile step made of each graph.
+Standard library only until a target module is imported.
 """
 
 import os
 
 PATCH_LEVEL = "WORKBOOK_PATCH_LEVEL"
 CPU_SGLANG = "WORKBOOK_CPU_SGLANG"
+PIECES = "WORKBOOK_PIECES"
 
 
 def activate() -> None:
@@ -22,3 +24,7 @@ def activate() -> None:
         from workbook_overlay import patches
 
         patches.activate(level)
+    if file := os.environ.get(PIECES):
+        from workbook_overlay import pieces
+
+        pieces.activate(file)
