@@ -1,4 +1,4 @@
-"""The YAML descriptions under data/: nodes, launch profiles, stacks."""
+"""The YAML descriptions under data/: nodes, launch profiles, stacks, model configurations."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from workbook.errors import UsageError, nearest
 from workbook.paths import DATA
-from workbook.types import LaunchProfile, Node, Record, Stack
+from workbook.types import LaunchProfile, ModelFamily, Node, Record, Stack
 from workbook.types.wheelhouse import WheelhouseRules
 
 R = TypeVar("R", bound=Record)
@@ -19,6 +19,7 @@ FOLDERS: dict[type[Record], str] = {
     Node: "nodes",
     LaunchProfile: "profiles",
     Stack: "stacks",
+    ModelFamily: "models",
     WheelhouseRules: "wheelhouse",
 }
 

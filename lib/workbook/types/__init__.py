@@ -16,7 +16,7 @@ from workbook.types.boundary import (
     TraceOutcome,
     ValueOutcome,
 )
-from workbook.types.catalog import DiskUse, LaunchProfile, Node, Stack
+from workbook.types.catalog import Checkpoint, DiskUse, LaunchProfile, ModelFamily, Node, Stack
 from workbook.types.runs import SCHEMA_VERSION, EnvSnapshot, Gpu, Provenance, RunRecord
 from workbook.types.serving import (
     AccuracyOutcome,
@@ -41,6 +41,7 @@ __all__ = [
     "Blocker",
     "CaptureMode",
     "CaptureStep",
+    "Checkpoint",
     "Declared",
     "DiskUse",
     "DoctorCheck",
@@ -54,6 +55,7 @@ __all__ = [
     "MatrixCell",
     "MatrixRequest",
     "Measurement",
+    "ModelFamily",
     "Node",
     "PatchDiff",
     "PatchLevel",

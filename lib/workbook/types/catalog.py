@@ -1,9 +1,9 @@
-"""The descriptions under data/: nodes, stacks, launch profiles."""
+"""The descriptions under data/: nodes, stacks, launch profiles, model configurations."""
 
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from workbook.types.base import CaptureMode, Record
 
@@ -122,3 +122,48 @@ class LaunchProfile(Record):
     requests_per_slot: int = Field(default=4, ge=1)
     side_by_side: bool = False
     note: str = ""
+
+
+class Checkpoint(Record):
+    """What one checkpoint of a family adds to the family's config.json.
+
+    Args:
+        config: values that differ from the family's.
+        quantization_config: what stands in config.json under this name.
+        hf_quant_config: hf_quant_config.json, which modelopt writes beside config.json.
+        published: its name on the Hugging Face hub.
+    """
+
+    config: dict[str, JsonValue] = Field(default_factory=dict)
+    quantization_config: dict[str, JsonValue] | None = None
+    hf_quant_config: dict[str, JsonValue] | None = None
+    published: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")
+
+
+class ModelFamily(Record):
+    """Checkpoints with one shape. `{3..77}` in a module's name stands for one name per layer, both ends included.
+
+    Args:
+        sources: where the values were found: an address, or "project: file".
+        config: config.json without its quantization_config.
+        checkpoints: name -> what it adds.
+        note: what was not found, or inferred.
+    """
+
+    name: str
+    description: str
+    sources: tuple[str, ...] = Field(min_length=1)
+    config: dict[str, JsonValue]
+    checkpoints: dict[str, Checkpoint] = Field(min_length=1)
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _has_a_shape(self) -> Self:
+        if missing := {"architectures", "model_type", "num_hidden_layers"} - self.config.keys():
+            raise ValueError(f"config says no {' and no '.join(sorted(missing))}")
+        if any(
+            "quantization_config" in one
+            for one in (self.config, *(c.config for c in self.checkpoints.values()))
+        ):
+            raise ValueError("quantization_config belongs to a checkpoint, beside its config")
+        return self
