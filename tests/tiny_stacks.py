@@ -47,6 +47,7 @@ def make_world(tmp_path, monkeypatch):
         folder.mkdir(parents=True)
     (tmp_path / "data" / "nodes" / "local.yaml").write_text("name: local")
     (data / "embedded.yaml").write_text(description("embedded", "1.0"))
+    (locks / "embedded.txt").write_text("pebble==1.0\n")
     for name, (flashinfer, pin) in STACKS.items():
         (data / f"{name}.yaml").write_text(description(name, flashinfer))
         kernels = f"flashinfer-cubin=={flashinfer}"  # there is no such wheel: asking for it would fail

@@ -1,7 +1,7 @@
 """The disk that stacks take: measured figures, and whether there is room before anything is fetched."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -25,25 +25,42 @@ FLASHINFER_DISK = {
 }
 
 
+# The same of `workbook stack create NAME --sources`: the peak is two copies of its kernel wheel, of which none is kept.
+SGLANG_DISK = {
+    Version(version): DiskUse(installed_gb=installed, peak_gb=peak, measured=f"SGLang {version}")
+    for version, installed, peak in (
+        ("0.5.9", 0.03, 1.10),
+        ("0.5.12", 0.04, 0.69),
+        ("0.5.23", 0.14, 0.89),
+    )
+}
+
+
 def size_gb(folder: Path) -> float:
     """Disk that a folder takes, in GB of 10^9 bytes; links in it are not followed."""
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*")) / GB
 
 
 def check_disk(
-    stack: Stack, kind: Kind | None, flashinfer: Iterable[str], say: Callable[[str], None]
+    stack: Stack,
+    kind: Kind | None,
+    flashinfer: Iterable[str],
+    sglang: str | None,
+    say: Callable[[str], None],
 ) -> None:
     """Say what disk it takes, by measured figures, and stop before anything is fetched where that is too much.
 
     Args:
         kind: the environment that is to be made; None makes none.
         flashinfer: the versions of FlashInfer that are to be fetched.
+        sglang: the version of SGLang whose sources are to be fetched.
         say: called with the sentence.
 
     Raises:
         UsageError: the disk of the stacks folder has less free than that.
     """
-    uses = [_flashinfer_disk(Version(version)) for version in flashinfer]
+    uses = [_nearest(FLASHINFER_DISK, version) for version in flashinfer]
+    uses += [_nearest(SGLANG_DISK, sglang)] if sglang else []
     if kind is None and not uses:
         return
     place = next(folder for folder in (stacks_dir(), *stacks_dir().absolute().parents) if folder.is_dir())
@@ -67,7 +84,7 @@ def check_disk(
         )
 
 
-def _flashinfer_disk(version: Version) -> DiskUse:
+def _nearest(figures: Mapping[Version, DiskUse], version: str) -> DiskUse:
     """The figures of the nearest measured version that is not newer, else of the oldest."""
-    older = [one for one in FLASHINFER_DISK if one <= version]
-    return FLASHINFER_DISK[max(older) if older else min(FLASHINFER_DISK)]
+    older = [one for one in figures if one <= Version(version)]
+    return figures[max(older) if older else min(figures)]

@@ -71,7 +71,7 @@ def test_versions_of_flashinfer_are_folders_and_the_embedded_stack_makes_no_othe
     said = made(node, "embedded", flashinfer=["2.0", "v2.0"])
     assert "own environment; none is made" in said
     assert lies_in(world) == ["flashinfer-python-1.0", "flashinfer-python-2.0"]
-    assert list(stacks.flashinfer_folders()) == ["1.0", "2.0"]
+    assert list(stacks.version_folders("flashinfer-python")) == ["1.0", "2.0"]
     stacks.remove_flashinfer(node, stack("embedded"), ["2.0"])
     assert lies_in(world) == ["flashinfer-python-1.0"]
 
@@ -124,9 +124,9 @@ def test_a_disk_too_small_stops_before_anything_is_fetched(world, node, monkeypa
 
 def test_the_nearest_older_measured_flashinfer_is_the_estimate():
     figures = disk.FLASHINFER_DISK
-    assert disk._flashinfer_disk(Version("0.6.4")) is figures[Version("0.6.3")]
-    assert disk._flashinfer_disk(Version("0.6.1")) is figures[Version("0.6.3")]
-    assert disk._flashinfer_disk(Version("9.0")) is figures[max(figures)]
+    assert disk._nearest(figures, "0.6.4") is figures[Version("0.6.3")]
+    assert disk._nearest(figures, "0.6.1") is figures[Version("0.6.3")]
+    assert disk._nearest(figures, "9.0") is figures[max(figures)]
 
 
 def test_a_lock_that_pip_cannot_install_leaves_no_stack(world, node):

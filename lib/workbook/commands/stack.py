@@ -32,14 +32,19 @@ def stack_list() -> None:
         if kind := stacks.created(node, one):
             folder = stack_dir(node, one)
             out.print(f"{'':9} created here, {kind}, {size_gb(folder):.2f} GB in {folder}")
-    for version, folder in stacks.flashinfer_folders().items():
+    for version, folder in stacks.version_folders("flashinfer-python").items():
         out.print(f"FlashInfer {version}: {size_gb(folder):.2f} GB in {folder}")
+    for version, folder in stacks.version_folders("sglang").items():
+        out.print(f"SGLang {version}, sources: {size_gb(folder):.2f} GB in {folder}")
 
 
 @app.command("create")
 def stack_create(
     name: NameArgument,
     minimal: Annotated[bool, typer.Option("--minimal", help="Only what a trace needs, no server.")] = False,
+    sources: Annotated[
+        bool, typer.Option("--sources", help="Only what a forecast needs, SGLang's sources; no environment.")
+    ] = False,
     flashinfer: Annotated[
         list[str] | None, typer.Option(metavar="VERSION", help="Put this FlashInfer there too; repeatable.")
     ] = None,
@@ -51,6 +56,7 @@ def stack_create(
             connect(NODE),
             stack,
             minimal=minimal,
+            sources=sources,
             flashinfer=flashinfer or [],
             say=out.print,
             on_package=lambda line: status.update(Text(line)),
@@ -65,7 +71,7 @@ def stack_remove(
         typer.Option(metavar="VERSION", help="Remove this FlashInfer's folder, not the stack; repeatable."),
     ] = None,
 ) -> None:
-    """Remove a stack's environment, and its FlashInfer if no other stack has the same."""
+    """Remove a stack's environment, and its SGLang's sources and FlashInfer if no other stack has the same."""
     stack = catalog.load(Stack, name)
     with _interruptible():
         if flashinfer:

@@ -52,7 +52,8 @@ def run_logged(
     process = node.start(argv, log=log, env=env)
     try:
         for line in process.follow():
-            if line.startswith(("Collecting ", "Installing collected packages")):
+            line = line.lstrip()
+            if line.startswith(("Collecting ", "Downloading ", "Installing collected packages")):
                 on_package(line.partition(" (from")[0].partition(": ")[0])
             elif line.startswith("ERROR: "):
                 errors.append(line.removeprefix("ERROR: "))

@@ -4,12 +4,14 @@ import json
 import os
 import shlex
 import signal
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workbook.errors import PatchRefusedError, UsageError, WorkbookError
 from workbook.node.base import Completed, NodeConnection
+from workbook.paths import stacks_dir
 from workbook.types import Stack
 
 READY = ".ready"  # written into a stack's folder last; without it the stack was never finished
@@ -26,6 +28,30 @@ def flashinfer_dir(node: NodeConnection, stack: Stack) -> Path:
     change of versions a matter of one path.
     """
     return node.stacks / f"flashinfer-python-{stack.flashinfer}"
+
+
+def sglang_dir(node: NodeConnection, stack: Stack) -> Path:
+    """The folder on the node of this stack's SGLang as sources, without its dependencies and its kernels."""
+    return node.stacks / f"sglang-{stack.sglang}"
+
+
+def check_sglang(node: NodeConnection, stack: Stack) -> None:
+    """Nothing, if this stack's SGLang lies on the node as sources.
+
+    Raises:
+        UsageError: it does not.
+    """
+    folder = sglang_dir(node, stack)
+    if node.exists(folder):
+        return
+    make = f"workbook stack create {stack.name} --sources"
+    if node.node.kind == "local":
+        remedy = f"Run: {make}"
+    else:  # they are text, so the ones made here will do
+        remedy = f"Run here: {make}; then copy {stacks_dir() / folder.name} to {folder} there."
+    raise UsageError(
+        f"SGLang {stack.sglang}'s sources are not on node {node.node.name} (looked in {folder}).", remedy
+    )
 
 
 def how_to_get(node: NodeConnection, stack: Stack) -> str:
@@ -112,6 +138,8 @@ def run_probe(
     env: Mapping[str, str] | None = None,
     raw: Path | None = None,
     on_stderr: Callable[[str], None] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    python: str | None = None,
 ) -> Any:
     """The JSON that a probe printed.
 
@@ -121,14 +149,18 @@ def run_probe(
         timeout_s: seconds after which it is stopped.
         raw: where its standard output (`.json`) and error (`.log`) are kept; the suffix is added.
         on_stderr: called with each line of its standard error as it is written.
+        spec: put in a file whose path is its first argument, where it is too long for an argument.
+        python: what runs it, where it is not the stack's own.
 
     Raises:
         UsageError: the stack or its FlashInfer is missing, or its torch is too old.
         PatchRefusedError: a patch refused the installed code.
         WorkbookError: it failed, ran out of time or printed no JSON.
     """
-    python = stack_python(node, stack)
+    python = python or stack_python(node, stack)
     with node.scratch() as scratch:
+        if spec is not None:
+            args = [_put_spec(node, scratch, spec), *args]
         # FlashInfer makes its cache folder when imported; a probe leaves none behind.
         environment = {
             **overlay_env(node, stack, patch_level),
@@ -159,6 +191,15 @@ def run_probe(
         return json.loads(answer)
     except ValueError as error:
         raise WorkbookError(f"{script} on {node.node.name} printed no JSON.") from error
+
+
+def _put_spec(node: NodeConnection, scratch: Path, spec: Mapping[str, Any]) -> str:
+    there = scratch / "spec.json"
+    with tempfile.TemporaryDirectory() as here:
+        file = Path(here) / there.name
+        file.write_text(json.dumps(spec))
+        node.put(file, there)
+    return str(there)
 
 
 def _failure(done: Completed, node: NodeConnection, stack: Stack, script: str) -> WorkbookError:

@@ -2,6 +2,7 @@
 
 import shutil
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from workbook.node.pip import run_logged
 
 GLIBC_MINOR = 35  # glibc 2.35 and up: Ubuntu 22.04, Debian 12, RHEL 10
 LEGACY = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
+MANYLINUX = [f"manylinux_2_{minor}" for minor in range(GLIBC_MINOR, 4, -1)]
+PLATFORMS = [f"--platform={name}_x86_64" for name in (*MANYLINUX, *LEGACY)]
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,7 @@ class Target:
     @property
     def pip_options(self) -> list[str]:
         """What makes pip choose wheels for it."""
-        manylinux = [f"manylinux_2_{minor}" for minor in range(GLIBC_MINOR, 4, -1)]
-        platforms = [f"--platform={name}_x86_64" for name in (*manylinux, *LEGACY)]
-        return ["--only-binary=:all:", "--implementation=cp", f"--python-version={self.python}", *platforms]
+        return ["--only-binary=:all:", "--implementation=cp", f"--python-version={self.python}", *PLATFORMS]
 
 
 class WheelCache:
@@ -55,10 +56,20 @@ class WheelCache:
     Args:
         node: whose pip fetches.
         folder: where the wheels are kept.
+        log: where pip's output goes; beside the wheels by default.
+        on_package: called with a line for each package that pip turns to.
     """
 
-    def __init__(self, node: NodeConnection, target: Target, folder: Path) -> None:
+    def __init__(
+        self,
+        node: NodeConnection,
+        target: Target,
+        folder: Path,
+        log: Path | None = None,
+        on_package: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self._node, self._target, self._folder = node, target, folder
+        self._log, self._on_package = log or folder / "download.log", on_package
 
     def fetch(self, name: str, version: Version) -> Path:
         """The wheel of a package, fetched unless it is here.
@@ -74,10 +85,10 @@ class WheelCache:
         shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
         argv = [self._node.python, "-I", "-m", "pip", "download", "--no-deps", "--no-input", "--no-cache-dir"]
         argv += [*self._target.pip_options, "--progress-bar=off", f"--dest={partial}", f"{name}=={version}"]
-        env = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        env = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(partial)}  # on the disk that was looked at
         partial.mkdir()
         try:
-            run_logged(self._node, argv, self._folder / "download.log", env)
+            run_logged(self._node, argv, self._log, env, self._on_package)
             fetched = self._find(partial, name, version)
             if fetched is None:
                 raise WorkbookError(f"pip fetched no wheel of {name} {version}.")
