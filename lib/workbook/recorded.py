@@ -8,11 +8,12 @@ from pydantic import TypeAdapter, ValidationError
 from workbook import measurements
 from workbook.errors import UsageError, WorkbookError
 from workbook.paths import DATA
-from workbook.types import MatrixCell, Measurement, Provenance, ValueOutcome
+from workbook.types import MatrixCell, Measurement, Provenance, RealCapture, ValueOutcome
 
 MATRIX = "20261130-matrix"
 VALUES = "20261130-h200-values"
 SERVING = "20261130-h200-serving"
+CAPTURES = "20261130-h200-foresee"
 
 
 def matrix(name: str = MATRIX) -> tuple[Provenance, list[MatrixCell]]:
@@ -52,6 +53,19 @@ def serving(name: str = SERVING) -> tuple[Provenance, Measurement]:
         WorkbookError: it is damaged.
     """
     return provenance(name), measurements.read(_folder(name))
+
+
+def captures(name: str = CAPTURES) -> list[RealCapture]:
+    """What came of piecewise captures on a GPU, as it was recorded.
+
+    Raises:
+        UsageError: no such recording.
+        WorkbookError: it is damaged.
+    """
+    try:
+        return TypeAdapter(list[RealCapture]).validate_json((_folder(name) / "captures.json").read_text())
+    except (OSError, ValidationError) as error:
+        raise _damaged(name) from error
 
 
 def provenance(name: str) -> Provenance:
