@@ -7,11 +7,12 @@ from typing import NoReturn
 
 import typer
 
-from workbook.commands import bench, boundary, campaign, doctor, matrix, patch, serve, stack, wheelhouse
+from workbook.commands import bench, boundary, campaign, doctor, foresee, matrix, patch, serve, stack, wheelhouse
 from workbook.commands.console import err
 from workbook.errors import WorkbookError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command()(foresee.foresee)
 app.command()(campaign.run)
 app.command()(campaign.report)
 app.command()(boundary.trace)

@@ -36,8 +36,15 @@ LEVELS = (
         level=4,
         name="custom-op",
         changes="each call of the entry table is an opaque torch.library operator with a right fake",
-        expected="passes",
+        expected="passes; sparse attention stops at its indexer",
         patches=("custom_op",),
+    ),
+    PatchLevel(
+        level=5,
+        name="nsa-indexer",
+        changes="level 4; sparse attention and its indexer are operators at which SGLang splits the graph",
+        expected="passes, sparse attention too",
+        patches=("custom_op", "nsa_indexer"),
     ),
 )
 

@@ -17,7 +17,7 @@ err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 NodeOption = Annotated[str, typer.Option("--node", help="A node of data/nodes.")]
 StackOption = Annotated[str, typer.Option("--stack", help="A stack of data/stacks.")]
 ArchOption = Annotated[str, typer.Option("--arch", help="The declared GPU architecture.")]
-LevelOption = Annotated[int, typer.Option("--patch-level", help="0 (unpatched) to 4.")]
+LevelOption = Annotated[int, typer.Option("--patch-level", help="0 (unpatched) to 5.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 

@@ -25,6 +25,7 @@ LEVELS: dict[int, tuple[str, ...]] = {
     2: ("cuda_version", "jit_loading"),
     3: ("compiler_disable",),
     4: ("custom_op",),
+    5: ("custom_op", "nsa_indexer"),
 }
 
 _QUANTIZER = ("flashinfer.fp4_quantization", "flashinfer.quantization.fp4_quantization")
@@ -35,6 +36,10 @@ TARGETS: dict[str, dict[str, tuple[str, ...]]] = {
     "jit_loading": dict.fromkeys(_QUANTIZER, ("get_fp4_quantization_module",)),
     "compiler_disable": dict.fromkeys(_QUANTIZER, ("fp4_quantize",)),
     "custom_op": entries.functions_by_module(),
+    "nsa_indexer": {
+        "sglang.srt.layers.attention.nsa.nsa_indexer": ("Indexer.forward_cuda",),
+        "sglang.srt.layers.radix_attention": ("RadixAttention.forward",),
+    },
 }
 
 #: What was applied in this process: "patch: module.function (source hash)".
