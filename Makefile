@@ -58,6 +58,7 @@ $(READY): locks/embedded.txt locks/embedded-flashinfer.txt pyproject.toml
 	  $(PIP) --no-deps --target $(FLASHINFER_DIR).partial $(FLASHINFER)
 	  mv $(FLASHINFER_DIR).partial $(FLASHINFER_DIR)
 	fi
+	$(BIN)/workbook stack create seed --sources || echo "Only \`workbook foresee\` needs them; it names this command."
 	echo "$(CURDIR)" > $@
 
 lock:  ## make locks/embedded.txt anew from embedded.in and pyproject.toml

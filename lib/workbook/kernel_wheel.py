@@ -10,10 +10,12 @@ from workbook.errors import WorkbookError
 
 PACKAGE = "sgl_kernel"
 PYTHON = (PACKAGE, "triton_kernels")
-UNREAD = (
-    "flash_ops"  # 1 GB of attention kernels: attention is where a piece ends, so no forecast looks into it
-)
+# 1 GB of attention kernels; attention is where a piece ends, so no forecast looks into it
+UNREAD = "flash_ops"
 CHUNK = 1 << 20
+LONGEST = 1 << 12  # bytes; schemas have up to 528, spaces made single. Source code in a library is one long string.
+    1 << 12
+)  # bytes; the longest of the wheels is below 1,500. Source code in a library is one long string.
 
 # As much of the grammar of torch's own parser as kernels use; what this matches, that one accepts.
 _NAME = r"[A-Za-z_]\w*"
@@ -71,6 +73,8 @@ def read_schemas(library: IO[bytes]) -> Iterator[str]:
         for arrow in _ARROW.finditer(strings):
             start, stop = strings.rfind(b"\0", 0, arrow.start()) + 1, strings.find(b"\0", arrow.end())
             text = strings[start : stop if stop >= 0 else None]
+            if len(text) > LONGEST:
+                continue
             schema = " ".join(text.decode("ascii", "replace").split())
             if SCHEMA.fullmatch(schema):
                 yield schema

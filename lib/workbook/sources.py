@@ -39,12 +39,7 @@ def pinned_kernels(lock: Path) -> Kernels | None:
 
 
 def put_sources(
-    node: NodeConnection,
-    stack: Stack,
-    kernels: Kernels,
-    folder: Path,
-    log: Path,
-    on_step: Say,
+    node: NodeConnection, stack: Stack, kernels: Kernels, folder: Path, log: Path, on_step: Say
 ) -> None:
     """Make the folder: SGLang itself, its kernel wheel's Python, and the schemas of that wheel's operators.
 
@@ -58,15 +53,9 @@ def put_sources(
     """
     with made_beside(folder) as beside:
         # Linux's wheels on any machine: they are read, not run. Not compiled: most of it is never imported.
-        what = [
-            "--no-deps",
-            "--no-compile",
-            "--only-binary=:all:",
-            *PLATFORMS,
-            "--target",
-            str(beside / "site"),
-        ]
-        pip_install(node, [*what, f"sglang=={stack.sglang}"], beside / "tmp", log, on_step)
+        how = ["--no-deps", "--no-compile", "--only-binary=:all:", *PLATFORMS]
+        what = ["--target", str(beside / "site"), f"sglang=={stack.sglang}"]
+        pip_install(node, [*how, *what], beside / "tmp", log, on_step)
         cache = WheelCache(node, LINUX, beside / "wheels", log=log, on_package=on_step)
         wheel = cache.fetch(kernels.name, kernels.version)
         unpack_python(wheel, beside / "site")
