@@ -13,9 +13,8 @@ PYTHON = (PACKAGE, "triton_kernels")
 # 1 GB of attention kernels; attention is where a piece ends, so no forecast looks into it
 UNREAD = "flash_ops"
 CHUNK = 1 << 20
-LONGEST = 1 << 12  # bytes; schemas have up to 528, spaces made single. Source code in a library is one long string.
-    1 << 12
-)  # bytes; the longest of the wheels is below 1,500. Source code in a library is one long string.
+# Bytes. Schemas have up to 528, spaces made single; source code in a library is one long string.
+LONGEST = 1 << 12
 
 # As much of the grammar of torch's own parser as kernels use; what this matches, that one accepts.
 _NAME = r"[A-Za-z_]\w*"
