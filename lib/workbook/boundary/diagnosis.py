@@ -23,13 +23,14 @@ _BUILTIN = re.compile(r"\Abuiltin (?P<name>\w+) \[")
 _CLASS_CALL = re.compile(r"call_function UserDefinedClassVariable\(<class '(?P<owner>[^']+)'>\)")
 _FUNCTION = re.compile(r"<function (?P<name>\S+) at 0x[0-9a-f]+>|\AFunction: (?P<bare>\S+)\Z")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_DATA = re.compile(r"data-dependent expression (.+?) \(unhinted")
 _NO_GPU = re.compile(
     r"not linked with support for cuda|not compiled with CUDA|compiled without CUDA support"
     r"|no NVIDIA driver|driver version is insufficient"
     r"|dummy base class _cuda|Cannot re-initialize CUDA|DeclaredProperties' object has no attribute"
 )
 _EXPLANATION_END = re.compile(
-    r"(?:\n|\\n)\s*(?:from user code:|Set TORCHDYNAMO_VERBOSE|Exception raised from|\Z)"
+    r"(?:\n|\\n)\s*(?:from user code:|For more information, run with TORCH_LOGS|Set TORCHDYNAMO_VERBOSE|Exception raised from|\Z)"
 )
 
 
@@ -73,6 +74,8 @@ def operation(message: str) -> str | None:
 
     Read from Dynamo's debug context, whose form differs by kind of graph break (torch 2.9 to 2.14).
     """
+    if data := _DATA.search(message):
+        return f"a branch on data: {data[1]}"[:OPERATION_LIMIT]
     found = _CONTEXT.search(message)
     if found is None or not found[1].strip():
         return "Tensor.data_ptr" if "Cannot access data pointer" in message else None

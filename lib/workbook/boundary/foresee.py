@@ -12,7 +12,7 @@ from packaging.version import Version
 from workbook.boundary import diagnosis
 from workbook.boundary.entries import check_arch
 from workbook.boundary.levels import level
-from workbook.boundary.model_files import few_layers, model_files
+from workbook.boundary.model_files import few_layers, layers_of, model_files
 from workbook.errors import UsageError
 from workbook.node.base import NodeConnection
 from workbook.node.probe import (
@@ -88,9 +88,17 @@ def foresee(
     if not 0 <= rank < ranks:
         raise UsageError(f"No rank {rank} of {ranks};", f"allowed: 0 to {ranks - 1}.")
     files = model_files(node, profile)
+    told = {
+        "profile": profile,
+        "stack": stack,
+        "arch": arch,
+        "tp": ranks,
+        "rank": rank,
+        "patch_level": patch_level,
+        "layers": layers_of(files),
+    }
     if quick:
         files = few_layers(files)
-    told = {"profile": profile, "stack": stack, "arch": arch, "tp": ranks, "rank": rank, "patch_level": patch_level}
     if Version(stack.sglang) >= NO_COMPILE_FROM:
         return _without_compile(told, files)
     if stack.sglang not in KNOWN_SGLANG:
@@ -171,7 +179,7 @@ def _without_compile(told: dict[str, Any], files: dict[str, str]) -> Forecast:
         reason=f"SGLang {stack.sglang} has no capture by torch.compile any more (removed in {NO_COMPILE_FROM}): its "
         "breakable graphs run the model as it is, so nothing is traced",
         architecture=next(iter(config.get("architectures") or ("unknown",))),
-        layers=int(config.get("num_hidden_layers") or 0),
+        layers=layers_of(files),
         versions={"sglang": stack.sglang},
         gpu="",
         declared=None,
@@ -182,7 +190,9 @@ def _without_compile(told: dict[str, Any], files: dict[str, str]) -> Forecast:
 
 def judge(told: dict[str, Any], answer: dict[str, Any], argv: list[str]) -> Forecast:
     """The record of what the probe answered."""
-    blockers = tuple(_blocker(number, stop, told, answer) for number, stop in enumerate(answer["stops"], start=1))
+    blockers = tuple(
+        _blocker(number, stop, told, answer) for number, stop in enumerate(answer["stops"], start=1)
+    )
     graphs = tuple(SplitGraph(**one) for one in answer["graphs"])
     outcome, reason = _outcome(answer, blockers)
     return _forecast(
@@ -217,6 +227,8 @@ def _forecast(told: dict[str, Any], **found: Any) -> Forecast:
         model=profile.model,
         quantization=profile.quantization,
         stack=told["stack"].name,
+        torch_pin=told["stack"].torch,
+        model_layers=told["layers"],
         arch=told["arch"],
         tp=told["tp"],
         rank=told["rank"],
@@ -236,7 +248,8 @@ def _outcome(answer: dict[str, Any], blockers: tuple[ModelBlocker, ...]) -> tupl
         return Foretold.CANNOT_TELL, f"SGLang stops before any trace ({answer['stage']}): {said}"
     if answer["compiled"]:
         return Foretold.TRACES, ""
-    return Foretold.SWITCHED_OFF, "; ".join(answer["switches"]) or "SGLang made no piecewise runner, and does not say why"
+    silent = "SGLang made no piecewise runner, and does not say why"
+    return Foretold.SWITCHED_OFF, "; ".join(answer["switches"]) or silent
 
 
 def _blocker(number: int, stop: dict[str, Any], told: dict[str, Any], answer: dict[str, Any]) -> ModelBlocker:

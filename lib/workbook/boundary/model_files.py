@@ -56,8 +56,20 @@ def model_files(node: NodeConnection, profile: LaunchProfile) -> dict[str, str]:
         return model_configs.files(profile.model)
     raise UsageError(
         f"Model {profile.model!r} of profile {profile.name} is no folder here, and data/models has no such checkpoint;",
-        nearest(profile.model, model_configs.checkpoint_names(), "put its config.json in a folder and name that."),
+        nearest(
+            profile.model, model_configs.checkpoint_names(), "put its config.json in a folder and name that."
+        ),
     )
+
+
+def layers_of(files: dict[str, str]) -> int:
+    """How many layers the model has by its config.json; 0 where that does not say."""
+    return _layers(json.loads(files[CONFIG]))
+
+
+def _layers(config: dict[str, Any]) -> int:
+    there = config.get("num_hidden_layers")
+    return there if isinstance(there, int) and there > 0 else 0
 
 
 def few_layers(files: dict[str, str]) -> dict[str, str]:
@@ -68,7 +80,7 @@ def few_layers(files: dict[str, str]) -> dict[str, str]:
 
 
 def _cut(config: dict[str, Any]) -> dict[str, Any]:
-    layers = int(config.get("num_hidden_layers") or 0)
+    layers = _layers(config)
     kinds = config.get("layer_types") or []
     wanted = max(
         int(config.get("first_k_dense_replace") or 0) + 1,
@@ -79,7 +91,11 @@ def _cut(config: dict[str, Any]) -> dict[str, Any]:
     if not layers or wanted >= layers:
         return config
     return {
-        name: wanted if name == "num_hidden_layers" else value[:wanted] if _a_layer_each(value, layers) else value
+        name: wanted
+        if name == "num_hidden_layers"
+        else value[:wanted]
+        if _a_layer_each(value, layers)
+        else value
         for name, value in config.items()
     }
 
@@ -89,7 +105,9 @@ def _a_layer_each(value: object, layers: int) -> bool:
 
 
 def _read(folder: Path) -> dict[str, str]:
-    found = {name: (folder / name).read_text() for name in (CONFIG, QUANTIZATION) if (folder / name).is_file()}
+    found = {
+        name: (folder / name).read_text() for name in (CONFIG, QUANTIZATION) if (folder / name).is_file()
+    }
     if CONFIG not in found:
         raise UsageError(f"{folder} has no {CONFIG}.")
     for name, text in found.items():

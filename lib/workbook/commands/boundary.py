@@ -12,7 +12,16 @@ from workbook.boundary.entries import ALL, ENTRIES, paths
 from workbook.boundary.trace import TraceRequest
 from workbook.boundary.trace import trace as trace_call
 from workbook.boundary.values import compare_values
-from workbook.commands.console import ArchOption, JsonOption, LevelOption, NodeOption, StackOption, err, out
+from workbook.commands.console import (
+    ArchOption,
+    JsonOption,
+    LevelOption,
+    NodeOption,
+    StackOption,
+    chain_lines,
+    err,
+    out,
+)
 from workbook.node.connect import connect
 from workbook.types import ProcessState, Stack, Status, TraceOutcome, ValueOutcome
 
@@ -83,8 +92,8 @@ def _print_values(one: ValueOutcome) -> None:
 def _print_trace(found: TraceOutcome) -> None:
     told = found.declared
     out.print(f"{found.entry} at patch level {found.patch_level}, {found.process_state}: {found.status}")
-    for frame in found.frames:
-        out.print(f"  {frame.lane:16} {frame.file}:{frame.line} {frame.function}")
+    for line in chain_lines(found.frames):
+        out.print(f"  {line}")
     if found.operation:
         out.print(f"stops at {found.operation} ({found.break_id or 'no break id'}), in {found.blamed}")
     out.print(

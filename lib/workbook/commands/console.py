@@ -1,14 +1,20 @@
 """What every command shares: where it prints, and the options that several take."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 import yaml
 from rich.console import Console
+from rich.text import Text
 
+from workbook.boundary.levels import LEVELS
 from workbook.errors import UsageError
+from workbook.progress import live_line
 from workbook.report.text import one_line
+from workbook.types import Frame
 
 WORD_WIDTH = 100  # characters in a table; the records have the whole text
 out = Console(soft_wrap=True, highlight=False, markup=False)
@@ -17,7 +23,7 @@ err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 NodeOption = Annotated[str, typer.Option("--node", help="A node of data/nodes.")]
 StackOption = Annotated[str, typer.Option("--stack", help="A stack of data/stacks.")]
 ArchOption = Annotated[str, typer.Option("--arch", help="The declared GPU architecture.")]
-LevelOption = Annotated[int, typer.Option("--patch-level", help="0 (unpatched) to 5.")]
+LevelOption = Annotated[int, typer.Option("--patch-level", help=f"0 (unpatched) to {len(LEVELS) - 1}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
@@ -27,6 +33,23 @@ def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*words, strict=True)]
     for row in words:
         yield "  ".join(word.ljust(most) for word, most in zip(row, widths, strict=True)).rstrip()
+
+
+def chain_lines(frames: Sequence[Frame]) -> Iterator[str]:
+    """A call chain in lanes, a line a frame."""
+    for frame in frames:
+        yield f"{frame.lane:16} {one_line(f'{frame.file}:{frame.line} {frame.function}', 2 * WORD_WIDTH)}"
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """A line in place on a terminal, else a line for each change; on standard error."""
+    if not err.is_terminal:
+        yield live_line()
+        return
+    began = time.monotonic()
+    with err.status("") as status:
+        yield lambda words: status.update(Text(f"{time.monotonic() - began:.0f} s: {words}"))
 
 
 def name_value(text: str) -> tuple[str, Any]:

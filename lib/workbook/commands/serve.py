@@ -2,22 +2,19 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from workbook import catalog
-from workbook.commands.console import LevelOption, NodeOption, err, out
+from workbook.commands.console import LevelOption, NodeOption, err, out, progress
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.base import NodeConnection
 from workbook.node.connect import connect
 from workbook.node.probe import stack_python
-from workbook.progress import live_line
 from workbook.serving.checks import installed_sglang
 from workbook.serving.command import server_command
 from workbook.serving.server import Server
@@ -94,7 +91,7 @@ def _serve(server: Server) -> None:
     interrupted = False
     try:
         with ExitStack() as running:
-            with _progress() as server.on_progress:
+            with progress() as server.on_progress:
                 running.enter_context(server)
             out.print(f"Ready after {server.outcome.ready_s or 0:.0f} s: {server.url}. Ctrl-C stops it.")
             try:
@@ -125,14 +122,3 @@ def _tell_what_is_left(server: Server) -> None:
         raise WorkbookError(f"Left of the server: {'; '.join(server.outcome.left_behind)}.")
     gpus = ", the memory of its GPUs is back" if server.gpus else ""
     out.print(f"Nothing is left: its processes are gone, port {server.port} is free{gpus}.")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A line in place on a terminal, else a line for each change."""
-    if not err.is_terminal:
-        yield live_line()
-        return
-    began = time.monotonic()
-    with err.status("") as status:
-        yield lambda words: status.update(Text(f"{time.monotonic() - began:.0f} s: {words}"))

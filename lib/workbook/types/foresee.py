@@ -60,7 +60,8 @@ class Forecast(Record):
     Args:
         outcome: `stops` is at the first of `blockers`; `switched_off`: SGLang itself would not capture; `reason` says
             why for these two and for `cannot_tell`.
-        layers: of the model as it was traced.
+        layers: of the model as it was traced; `model_layers`, of the whole model, or 0 where its config does not say.
+        torch_pin: the stack's version of torch, where another may have been asked.
         graphs: at the sizes of `compiled_sizes`, largest first.
         capture_sizes: in tokens, as the installed SGLang chooses them; empty where it did not come to that.
         switches: settings by which SGLang changed or gave up what the profile asks, in its own words.
@@ -76,6 +77,7 @@ class Forecast(Record):
     architecture: str
     quantization: str | None
     stack: str
+    torch_pin: str = ""
     versions: dict[str, str]
     arch: str
     tp: int = Field(ge=1)
@@ -84,6 +86,7 @@ class Forecast(Record):
     outcome: Foretold
     reason: str = ""
     layers: int = Field(ge=0)
+    model_layers: int = Field(default=0, ge=0)
     blockers: tuple[ModelBlocker, ...] = ()
     graphs: tuple[SplitGraph, ...] = ()
     capture_sizes: tuple[int, ...] = ()
