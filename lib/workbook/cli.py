@@ -7,7 +7,18 @@ from typing import NoReturn
 
 import typer
 
-from workbook.commands import bench, boundary, campaign, doctor, foresee, matrix, patch, serve, stack, wheelhouse
+from workbook.commands import (
+    bench,
+    boundary,
+    campaign,
+    doctor,
+    foresee,
+    matrix,
+    patch,
+    serve,
+    stack,
+    wheelhouse,
+)
 from workbook.commands.console import err
 from workbook.errors import WorkbookError
 

@@ -41,6 +41,11 @@ def _known(kind: type[Record]) -> AfterValidator:
     return _checked(lambda name: catalog.load(kind, name))
 
 
+def _known_or_empty(kind: type[Record]) -> AfterValidator:
+    """The same, or nothing."""
+    return _checked(lambda name: name == "" or catalog.load(kind, name))
+
+
 def _check_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise UsageError(
@@ -78,6 +83,8 @@ CampaignName = Annotated[str, _checked(_check_campaign)]
 NodeName = Annotated[str, _known(Node)]
 ProfileName = Annotated[str, _known(LaunchProfile)]
 StackName = Annotated[str, _known(Stack)]
+ProfileNameOrNone = Annotated[str, _known_or_empty(LaunchProfile)]
+StackNameOrNone = Annotated[str, _known_or_empty(Stack)]
 EntryPath = Annotated[str, _checked(entry)]
 ArchName = Annotated[str, _checked(check_arch)]
 TOP = len(LEVELS) - 1
@@ -241,6 +248,8 @@ class PiecewiseParams(SweepParams):
     Args:
         tp: tensor-parallel size; 0 for the profile's own.
         prompts: asked of both servers for the accuracy gate.
+        foresee_profile: whose capture is foretold; empty for `profile` where that runs on GPUs, else the case's.
+        foresee_stack: whose SGLang it is foretold for; empty for `stack` where that can be foretold, else seed.
     """
 
     notebook: ClassVar[str] = "03_piecewise"
@@ -252,6 +261,8 @@ class PiecewiseParams(SweepParams):
     capture_mode: Mode
     baseline_mode: Mode
     prompts: Annotated[int, Field(ge=1, le=4096)]
+    foresee_profile: ProfileNameOrNone
+    foresee_stack: StackNameOrNone
 
 
 class ReportParams(Params):

@@ -5,10 +5,12 @@ from typing import Any
 from workbook import catalog, measurements
 from workbook.boundary.blockers import blockers
 from workbook.boundary.diffs import patch_diffs
+from workbook.boundary.foresee import KNOWN_SGLANG, foresee, not_told
 from workbook.boundary.remedies import compare
 from workbook.boundary.remedy_table import REMEDIES
 from workbook.boundary.trace import TraceRequest, trace, trace_all
 from workbook.capture.split import split
+from workbook.errors import WorkbookError
 from workbook.progress import live, live_line
 from workbook.serving.bench import Plan, SoFar, Target, run_bench
 from workbook.serving.compare import Comparison, Questions, arms, in_mode
@@ -18,17 +20,20 @@ from workbook.study import Study
 from workbook.types import (
     BenchPoint,
     Blocker,
+    Forecast,
     LaunchProfile,
     Measurement,
     PatchDiff,
     ProcessState,
     RemedyOutcome,
     SplitOutcome,
+    Stack,
     Stage,
     Status,
     TraceOutcome,
 )
 
+THE_CASE, ITS_STACK = "glm5-nvfp4-tp8", "seed"
 ANSWER_TOKENS = 64  # of each answer that the accuracy gate compares
 
 
@@ -180,6 +185,37 @@ def compare_remedies(study: Study) -> list[RemedyOutcome]:
         on_done=lambda one: done(f"{one.remedy}: {one.status}"),
     )
     study.run.add_records("remedies", found)
+    return found
+
+
+def foresee_capture(study: Study) -> Forecast:
+    """Whether the whole model's capture will trace, as one rank, asked without its GPUs.
+
+    On a node with GPUs for the notebook's own profile and such a GPU; elsewhere for the case, and for a few layers of
+    each kind only. Where it cannot be asked, the forecast says why.
+    """
+    params, gpus = study.params, study.env.gpus
+    own = catalog.load(LaunchProfile, params.profile)
+    profile = catalog.load(
+        LaunchProfile, params.foresee_profile or (own.name if own.device == "cuda" else THE_CASE)
+    )
+    known = study.stack.sglang in KNOWN_SGLANG
+    stack = catalog.load(Stack, params.foresee_stack or (study.stack.name if known else ITS_STACK))
+    arch = f"sm{gpus[0].compute_capability.replace('.', '')}" if gpus else params.arch
+    asked = {
+        "arch": arch,
+        "patch_level": params.patch_level,
+        "tp": params.tp or None if profile == own else None,
+    }
+    say = live_line()
+    say(f"asking SGLang {stack.sglang} about {profile.name}")
+    try:
+        found = foresee(
+            study.node, stack, profile, **asked, quick=not gpus, raw_dir=study.run.raw, on_phase=say
+        )
+    except WorkbookError as error:  # a gap that is seen; the servers can still be asked
+        found = not_told(stack, profile, str(error), **asked)
+    study.run.add_records("forecasts", [found])
     return found
 
 

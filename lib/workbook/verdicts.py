@@ -5,10 +5,13 @@ from statistics import median
 
 from workbook.boundary.levels import level
 from workbook.report.evidence import Evidence
+from workbook.report.forecast_check import check
+from workbook.report.forecast_words import sentence
 from workbook.report.ratio import worth
 from workbook.types import (
     BenchPoint,
     EnvSnapshot,
+    Forecast,
     Measurement,
     SplitOutcome,
     Stage,
@@ -84,12 +87,21 @@ def patches(outcomes: Sequence[TraceOutcome]) -> str:
     return f"{first}; {'; '.join(stops)}." if stops else f"{first}."
 
 
-def piecewise(split: SplitOutcome, found: Measurement) -> tuple[Status, str]:
-    """The rehearsal, then the two servers. Where the candidate's server really captured, that is the status."""
+def piecewise(split: SplitOutcome, found: Measurement, foretold: Forecast) -> tuple[Status, str]:
+    """Forecast, rehearsal, the two servers. Where the candidate's server really captured, that is the status."""
     rehearsed, said = rehearsal(split)
     compared, more = comparison(found)
     really = bool(found.serves) and any(step.label == found.serves[-1].label for step in found.steps)
-    return (compared if really or rehearsed is Status.OK else rehearsed), f"{said}\n{more}"
+    return (
+        compared if really or rehearsed is Status.OK else rehearsed
+    ), f"{forecast(foretold, found)}\n{said}\n{more}"
+
+
+def forecast(foretold: Forecast, found: Measurement) -> str:
+    """What was foretold of the whole model, and whether the real server bore it out."""
+    checked = check(foretold, found)
+    said = f"Forecast: {sentence(foretold)}"
+    return f"{said} A {checked.word}: the server {checked.server} {checked.real}." if checked else said
 
 
 def rehearsal(split: SplitOutcome) -> tuple[Status, str]:
@@ -139,6 +151,7 @@ _ANSWERS = {
 def campaign(found: Evidence) -> list[str]:
     """The verdict of a campaign: why it dies, what gets past it, what it is worth. What is unknown is said."""
     sentences = [_why(found.outcomes), _what_passes(found.outcomes)]
+    sentences += [f"Forecast: {sentence(one)}" for one in found.forecasts]
     sentences += [rehearsal(split)[1] for split in found.splits]
     baselines = [one.found for one in found.baselines]
     sentences += [

@@ -14,10 +14,12 @@ from tests.conftest import BIN
 from workbook import campaign as campaign_module
 from workbook import measurements, store
 from workbook.boundary.remedy_table import REMEDIES
-from workbook.paths import NOTEBOOKS
+from workbook.paths import NOTEBOOKS, stacks_dir
 from workbook.types import (
     BenchPoint,
     Blocker,
+    Forecast,
+    Foretold,
     RemedyOutcome,
     ServeOutcome,
     SplitOutcome,
@@ -106,6 +108,15 @@ def test_capture_is_never_shown_as_passed(sealed):
     assert run.record.status is Status.NOT_SUPPORTED_HERE
 
 
+def test_the_case_was_foretold_first(sealed, campaign):
+    run = sealed("03_piecewise")
+    (found,) = run.records("forecasts", Forecast)
+    assert (found.profile, found.stack, found.patch_level) == ("glm5-nvfp4-tp8", "seed", 4)
+    assert found.outcome is Foretold.TRACES and found.graphs and 0 < found.layers < found.model_layers
+    assert run.record.verdict.startswith("Forecast: glm5-nvfp4-tp8 at patch level 4 (custom-op)")
+    assert "GlmMoeDsaForCausalLM" in campaign.report.read_text()
+
+
 def test_the_control_compares_a_server_with_itself(sealed, campaign):
     run = sealed("03_piecewise")
     found = measurements.read(run.path)
@@ -163,8 +174,8 @@ def papermill(notebook, folder, *parameters):
     ("parameters", "sentence"),
     [
         (["-p", "patch_lvl", "2"], "patch_lvl is not a parameter of 03_piecewise; did you mean patch_level?"),
-        (["-p", "patch_level", "two"], "patch_level = 'two' will not do: an integer from 0 to 4 is allowed."),
-        (["-p", "patch_level", "9"], "patch_level = 9 will not do: an integer from 0 to 4 is allowed."),
+        (["-p", "patch_level", "two"], "patch_level = 'two' will not do: an integer from 0 to 5 is allowed."),
+        (["-p", "patch_level", "9"], "patch_level = 9 will not do: an integer from 0 to 5 is allowed."),
         (["-p", "tp", "-1"], "tp = -1 will not do: an integer from 0 to 1024 is allowed."),
         (
             ["-p", "baseline_mode", "egaer"],
@@ -179,7 +190,11 @@ def test_a_parameter_that_will_not_do_is_named(tmp_path, parameters, sentence):
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_piecewise_notebook_by_itself_at_level_2(tmp_path, embedded):
+def test_the_piecewise_notebook_by_itself_at_level_2_without_sglangs_sources(tmp_path, embedded, monkeypatch):
+    stacks, flashinfer = tmp_path / "stacks", f"flashinfer-python-{embedded.flashinfer}"
+    stacks.mkdir()
+    (stacks / flashinfer).symlink_to(stacks_dir() / flashinfer)
+    monkeypatch.setenv("WORKBOOK_STACKS", str(stacks))
     done = papermill("03_piecewise", tmp_path, "-p", "patch_level", "2")
     assert done.returncode == 0, done.stderr[-2000:]
     (run,) = (tmp_path / "runs" / "scratch").iterdir()
@@ -187,6 +202,9 @@ def test_the_piecewise_notebook_by_itself_at_level_2(tmp_path, embedded):
     (found,) = json.loads((run / "splits.json").read_text())
     assert found["stopped"]["operation"] == "Function.__call__"
     assert "capture" not in found["stages"]
+    (foretold,) = json.loads((run / "forecasts.json").read_text())
+    assert foretold["outcome"] == "cannot_tell"
+    assert foretold["reason"].endswith("Run: workbook stack create seed --sources")
 
 
 def ours(folder):

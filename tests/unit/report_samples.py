@@ -7,10 +7,14 @@ import pandas as pd
 from workbook.types import (
     BenchPoint,
     Declared,
+    Forecast,
+    Foretold,
     Frame,
     Lane,
+    ModelBlocker,
     PatchLevel,
     ProcessState,
+    SplitGraph,
     Status,
     TraceOutcome,
 )
@@ -104,3 +108,50 @@ def bench(speeds: Mapping[int, list[float]], label: str = "base", **changes: obj
             }
             rows.append(BenchPoint.model_validate(point | changes).model_dump())
     return pd.DataFrame(rows)
+
+
+def forecast(*stops: ModelBlocker, **changes: object) -> Forecast:
+    """A forecast: that it stops where stops are given, each passed in the end, else that it traces."""
+    end = {"status": Status.OK, "operation": None, "blamed": None, "frames": (), "passed": "end"}
+    graph = SplitGraph(
+        pieces=9, split=4, compiled=5, split_ops={"sglang.attention": 4}, operations={"add": 8}, nodes=99
+    )
+    fields: dict[str, object] = {
+        "profile": "glm5-nvfp4-tp8",
+        "model": "GLM-5-NVFP4",
+        "architecture": "GlmMoeDsaForCausalLM",
+        "quantization": "modelopt_fp4",
+        "stack": "seed",
+        "torch_pin": "2.9.1",
+        "versions": {"torch": "2.13.0+cpu", "sglang": "0.5.9"},
+        "arch": "sm120",
+        "tp": 8,
+        "rank": 0,
+        "patch_level": 0,
+        "outcome": Foretold.STOPS if stops else Foretold.TRACES,
+        "layers": 4,
+        "model_layers": 78,
+        "blockers": (*stops, model_stop(order=len(stops) + 1, **end)) if stops else (),
+        "graphs": () if stops else (graph, graph),
+        "capture_sizes": (4, 8, 2048),
+        "declared": trace().declared,
+        "gpu": "a GPU",
+        "stand_ins": ("weights: none",),
+        "seconds": {"load": 1.0, "trace": 20.0},
+        "peak_gib": 0.7,
+    }
+    return Forecast.model_validate(fields | changes)
+
+
+def model_stop(**changes: object) -> ModelBlocker:
+    """A stop in the sample chain, which patch level 4 gets past."""
+    shared = trace().model_dump(include=set(ModelBlocker.model_fields))
+    fields = {
+        "order": 1,
+        "passed": "opaque",
+        "how": "is an operator",
+        "layer": "model.layers.0.mlp",
+        "past": "patch level 4",
+        "past_level": 4,
+    }
+    return ModelBlocker.model_validate(shared | fields | changes)

@@ -21,7 +21,7 @@ def workbook(*args, **env):
     [
         (["trace", "flashinfer.fp4_quantise"], "did you mean flashinfer.fp4_quantize?"),
         (["trace", "flashinfer.fp4_quantize", "--arch", "sm99"], "No architecture 'sm99'"),
-        (["trace", "flashinfer.fp4_quantize", "--patch-level", "9"], "No patch level 9; allowed: 0 to 4."),
+        (["trace", "flashinfer.fp4_quantize", "--patch-level", "9"], "No patch level 9; allowed: 0 to 5."),
         (["trace", "flashinfer.fp4_quantize", "--stack", "embeded"], "did you mean embedded?"),
         (["trace", "flashinfer.fp4_quantize", "--node", "nowhere"], "No node named 'nowhere'"),
         (["trace", "flashinfer.fp4_quantize", "--process", "tepid"], "tepid"),

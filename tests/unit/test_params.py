@@ -16,6 +16,7 @@ GOOD = {
     "campaign": "c", "node": "local", "label": "l", "stack": "embedded", "profile": "tiny-cpu", "arch": "sm120",
     "patch_level": 2, "tp": 1, "capture_mode": "piecewise", "baseline_mode": "eager", "concurrencies": "",
     "repeats": 3, "budget_s": 0, "seed": 1, "prompts": 8,
+    "foresee_profile": "", "foresee_stack": "",
 }  # fmt: skip
 
 
@@ -23,16 +24,20 @@ GOOD = {
     ("changes", "sentence"),
     [
         ({"patch_lvl": 2}, "patch_lvl is not a parameter of 03_piecewise; did you mean patch_level?"),
-        ({"patch_level": "two"}, "patch_level = 'two' will not do: an integer from 0 to 4 is allowed."),
+        ({"patch_level": "two"}, "patch_level = 'two' will not do: an integer from 0 to 5 is allowed."),
         ({"label": "x" * 3000}, "label = 'xxxxxxxxxxxx...xxxxxxxxxxxxx' will not do: up to 64 letters"),
-        ({"patch_level": 9}, "patch_level = 9 will not do: an integer from 0 to 4 is allowed."),
-        ({"patch_level": 2.0}, "patch_level = 2.0 will not do: an integer from 0 to 4 is allowed."),
-        ({"patch_level": True}, "patch_level = True will not do: an integer from 0 to 4 is allowed."),
+        ({"patch_level": 9}, "patch_level = 9 will not do: an integer from 0 to 5 is allowed."),
+        ({"patch_level": 2.0}, "patch_level = 2.0 will not do: an integer from 0 to 5 is allowed."),
+        ({"patch_level": True}, "patch_level = True will not do: an integer from 0 to 5 is allowed."),
         ({"tp": -1}, "tp = -1 will not do: an integer from 0 to 1024 is allowed."),
         ({"budget_s": -5}, "budget_s = -5 will not do: an integer from 0 to 604800 is allowed."),
         (
             {"node": "locl"},
             "node = 'locl' will not do: No node named 'locl' in data/nodes; did you mean local?",
+        ),
+        (
+            {"foresee_stack": "sed"},
+            "foresee_stack = 'sed' will not do: No stack named 'sed' in data/stacks; did you mean seed?",
         ),
         ({"arch": "sm99"}, "arch = 'sm99' will not do: No architecture 'sm99'; known: sm90, "),
         ({"capture_mode": "piece"}, "capture_mode = 'piece' will not do: "),

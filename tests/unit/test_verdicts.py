@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.unit.report_samples import forecast
 from tests.unit.test_diagnosis import recorded
 from tests.unit.test_store import ENV, point
 from workbook import verdicts
@@ -29,7 +30,15 @@ def measured(points, serve=SERVE):
 
 
 def evidence(**records):
-    empty = {"runs": [], "outcomes": [], "blockers": [], "remedies": [], "splits": [], "diffs": []}
+    empty = {
+        "runs": [],
+        "outcomes": [],
+        "blockers": [],
+        "remedies": [],
+        "forecasts": [],
+        "splits": [],
+        "diffs": [],
+    }
     return Here(**(empty | {"baselines": [], "comparisons": []} | records))
 
 
@@ -202,5 +211,8 @@ def test_what_really_was_captured_decides_over_the_rehearsal():
     split = rehearsed({Stage.IMPORT: Status.OK, Stage.TRACE: Status.DYNAMO_UNSUPPORTED})
     step = CaptureStep(label="piecewise", rank=0, phase="prefill", num_tokens=4, start_s=0, duration_s=1)
     found = pair(points=turns([(100.0, 120.0)] * 5)).model_copy(update={"steps": (step,)})
-    assert verdicts.piecewise(split, found)[0] is Status.OK
-    assert verdicts.piecewise(split, found.model_copy(update={"steps": ()}))[0] is Status.DYNAMO_UNSUPPORTED
+    assert verdicts.piecewise(split, found, forecast())[0] is Status.OK
+    assert (
+        verdicts.piecewise(split, found.model_copy(update={"steps": ()}), forecast())[0]
+        is Status.DYNAMO_UNSUPPORTED
+    )

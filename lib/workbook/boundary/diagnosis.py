@@ -30,7 +30,8 @@ _NO_GPU = re.compile(
     r"|dummy base class _cuda|Cannot re-initialize CUDA|DeclaredProperties' object has no attribute"
 )
 _EXPLANATION_END = re.compile(
-    r"(?:\n|\\n)\s*(?:from user code:|For more information, run with TORCH_LOGS|Set TORCHDYNAMO_VERBOSE|Exception raised from|\Z)"
+    r"(?:\n|\\n)\s*"
+    r"(?:from user code:|For more information, run with TORCH_LOGS|Set TORCHDYNAMO_VERBOSE|Exception raised from|\Z)"
 )
 
 

@@ -118,6 +118,33 @@ def foresee(
     return judge(told, answer, argv)
 
 
+def not_told(
+    stack: Stack, profile: LaunchProfile, reason: str, *, arch: str, patch_level: int, tp: int | None = None
+) -> Forecast:
+    """The forecast where none could be made, which says why."""
+    ranks = tp or profile.tp
+    told = {
+        "profile": profile,
+        "stack": stack,
+        "arch": arch,
+        "tp": ranks,
+        "rank": 0,
+        "patch_level": patch_level,
+    }
+    return _forecast(
+        told | {"layers": 0},
+        outcome=Foretold.CANNOT_TELL,
+        reason=reason,
+        architecture="",
+        layers=0,
+        versions={"sglang": stack.sglang},
+        gpu="",
+        declared=None,
+        seconds={},
+        peak_gib=0,
+    )
+
+
 def without_weights(argv: list[str]) -> list[str]:
     """The same arguments for a model of which only the configuration is there."""
     asked = [*argv]

@@ -10,6 +10,7 @@ from workbook.store import SealedRun
 from workbook.types import (
     Blocker,
     EnvSnapshot,
+    Forecast,
     Measurement,
     PatchDiff,
     RemedyOutcome,
@@ -42,6 +43,7 @@ class Evidence:
     outcomes: list[TraceOutcome]
     blockers: list[Blocker]
     remedies: list[RemedyOutcome]
+    forecasts: list[Forecast]
     splits: list[SplitOutcome]
     diffs: list[PatchDiff]
     baselines: list[Served]
@@ -83,6 +85,7 @@ def gather(campaign: str, runs: str = "") -> Evidence:
         or _all(chosen, "outcomes", TraceOutcome),
         blockers=_all(chosen, "blockers", Blocker),
         remedies=_all(chosen, "remedies", RemedyOutcome),
+        forecasts=_all(chosen, "forecasts", Forecast),
         splits=_all(chosen, "splits", SplitOutcome),
         diffs=_all(chosen, "diffs", PatchDiff),
         baselines=[

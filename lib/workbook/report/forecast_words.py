@@ -65,9 +65,7 @@ def facts(found: Forecast) -> dict[str, str]:
         "pieces": pieces(found),
         "capture sizes": sizes(found.capture_sizes),
         "graph memory": _memory(found),
-        "weights": f"{found.weights_gib:.2f} GiB on this rank, of the layers traced"
-        if found.weights_gib
-        else "",
+        "weights": f"{found.weights_gib:.2f} GiB on this rank{_of_few(found)}" if found.weights_gib else "",
         "SGLang chose": ", ".join(f"{name} {value}" for name, value in found.chosen.items()),
         "SGLang says": "; ".join(found.switches),
         "took": _took(found),
@@ -124,11 +122,13 @@ def _versions(found: Forecast) -> str:
 
 def _memory(found: Forecast) -> str:
     told = found.memory
-    return (
-        f"about {told.total_gib:.2f} GiB for {told.graphs:,} graphs, an estimate: {told.basis}"
-        if told
-        else ""
-    )
+    if told is None:
+        return ""
+    return f"about {told.total_gib:.2f} GiB for {told.graphs:,} graphs{_of_few(found)}, an estimate: {told.basis}"
+
+
+def _of_few(found: Forecast) -> str:
+    return " of the layers traced" if found.layers < found.model_layers else ""
 
 
 def _took(found: Forecast) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from workbook.report import baseline, boundary, capture, compare
+from workbook.report import forecast as forecasts
 from workbook.report.evidence import TRACES, Evidence, Served, anchor, outcomes_of, stage_outcomes
 from workbook.report.group import Displayed, Group, Markup
 from workbook.report.tables import Table, outcome_matrix
@@ -71,6 +72,12 @@ def blockers(found: Evidence) -> Displayed:
 def remedies(found: Evidence) -> Displayed:
     """The usual remedies on the quantizer, side by side."""
     return boundary.remedies(found.remedies) if found.remedies else missing("the comparison of the remedies")
+
+
+def forecast(found: Evidence) -> Displayed:
+    """What was foretold of the whole model's capture, and what is in its way."""
+    parts = [part for one in found.forecasts for part in (forecasts.summary(one), forecasts.blockers(one))]
+    return Group(parts) if parts else missing("03_piecewise")
 
 
 def pieces(found: Evidence) -> Displayed:

@@ -156,6 +156,7 @@ class Comparison:
                     profile=candidate.profile.name,
                     label=candidate.label,
                     patch_level=candidate.patch_level,
+                    capture_mode=candidate.profile.capture_mode,
                     status=Status.NOT_SUPPORTED_HERE,
                     command="",
                     reason=f"was not started: {refusal}",

@@ -92,6 +92,7 @@ class Server:
             command="",
             label=label,
             patch_level=patch_level,
+            capture_mode=profile.capture_mode,
             sglang=self.sglang_version,
         )
         self._choose_port(port)

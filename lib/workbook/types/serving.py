@@ -168,6 +168,7 @@ class ServeOutcome(Record):
 
     Args:
         capture_s: seconds from the first captured size to the last one, over all ranks and phases; None without any.
+        capture_mode: what it was asked for.
         graph_memory_gb: GPU memory that the graphs took, as the log tells it; the largest of the ranks.
         left_behind: what was still there after the stop (a process, its port, GPU memory); empty when nothing was.
     """
@@ -177,6 +178,7 @@ class ServeOutcome(Record):
     command: str
     label: str = ""
     patch_level: int = 0
+    capture_mode: CaptureMode | None = None
     sglang: str = ""
     ready_s: float | None = None
     capture_s: float | None = None
