@@ -1,6 +1,5 @@
 """Whether a launch profile's piecewise capture will trace: SGLang's own runner on GPUs that are not there."""
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from packaging.version import Version
 from workbook.boundary import diagnosis
 from workbook.boundary.entries import check_arch
 from workbook.boundary.levels import level
-from workbook.boundary.model_files import few_layers, layers_of, model_files
+from workbook.boundary.model_files import architecture_of, few_layers, layers_of, model_files
 from workbook.errors import UsageError
 from workbook.node.base import NodeConnection
 from workbook.node.probe import (
@@ -199,13 +198,12 @@ def _python(node: NodeConnection, stack: Stack) -> str:
 def _without_compile(told: dict[str, Any], files: dict[str, str]) -> Forecast:
     """The answer for an SGLang that compiles nothing: there is no trace to foretell."""
     stack: Stack = told["stack"]
-    config = json.loads(files["config.json"])
     return _forecast(
         told,
         outcome=Foretold.SWITCHED_OFF,
         reason=f"SGLang {stack.sglang} has no capture by torch.compile any more (removed in {NO_COMPILE_FROM}): its "
         "breakable graphs run the model as it is, so nothing is traced",
-        architecture=next(iter(config.get("architectures") or ("unknown",))),
+        architecture=architecture_of(files),
         layers=layers_of(files),
         versions={"sglang": stack.sglang},
         gpu="",
@@ -266,17 +264,27 @@ def _forecast(told: dict[str, Any], **found: Any) -> Forecast:
 
 def _outcome(answer: dict[str, Any], blockers: tuple[ModelBlocker, ...]) -> tuple[Foretold, str]:
     if blockers:
-        first = blockers[0]
-        if answer["stops"][0]["rests_on_stand_in"]:
-            return Foretold.CANNOT_TELL, f"the trace rests on a stand-in: {first.message.splitlines()[0]}"
-        return Foretold.STOPS, f"{first.operation or first.message.splitlines()[0]} in {first.blamed}"
+        first, stop = blockers[0], answer["stops"][0]
+        said = _first_line(first.message) or stop["error"]["type"].rpartition(".")[2]
+        if stop["rests_on_stand_in"]:
+            return Foretold.CANNOT_TELL, f"the trace rests on a stand-in: {said}"
+        return (
+            Foretold.STOPS,
+            f"{first.operation or said} in {first.blamed or 'a function of neither library'}",
+        )
     if error := answer["error"]:
-        said = f"{error['type'].rpartition('.')[2]}: {error['message']}".splitlines()[0]
+        said = _first_line(f"{error['type'].rpartition('.')[2]}: {error['message']}")
         return Foretold.CANNOT_TELL, f"SGLang stops before any trace ({answer['stage']}): {said}"
+    if answer["compiled"] and not answer["graphs"]:
+        return Foretold.CANNOT_TELL, "SGLang's piecewise runner compiled no graph"
     if answer["compiled"]:
         return Foretold.TRACES, ""
     silent = "SGLang made no piecewise runner, and does not say why"
     return Foretold.SWITCHED_OFF, "; ".join(answer["switches"]) or silent
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.splitlines()), "")
 
 
 def _blocker(number: int, stop: dict[str, Any], told: dict[str, Any], answer: dict[str, Any]) -> ModelBlocker:

@@ -1,8 +1,10 @@
 """The configuration of a profile's model, from which SGLang builds its class: no weights."""
 
 import json
+import reprlib
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
 
 from workbook import catalog
 from workbook.errors import UsageError, nearest
@@ -62,42 +64,62 @@ def model_files(node: NodeConnection, profile: LaunchProfile) -> dict[str, str]:
     )
 
 
+class _Shape(BaseModel):
+    """What of a config.json tells how many layers there are, and of which kinds."""
+
+    architectures: list[str] | None = None
+    num_hidden_layers: int | None = Field(default=None, ge=1, le=1000)
+    layer_types: list[str] | None = None
+    first_k_dense_replace: int | None = Field(default=None, ge=0)
+    moe_layer_freq: int | list[int] | None = None
+    decoder_sparse_step: int | None = None
+    mlp_only_layers: list[int] | None = None
+
+    @property
+    def layers(self) -> int:
+        return self.num_hidden_layers or 0
+
+    def is_dense(self, layer: int) -> bool:
+        """Whether a layer has no experts in a model whose other layers have them."""
+        every = self.moe_layer_freq if isinstance(self.moe_layer_freq, int) else 1
+        return bool(
+            layer < (self.first_k_dense_replace or 0)
+            or layer % (every or 1)
+            or (layer + 1) % (self.decoder_sparse_step or 1)
+            or layer in (self.mlp_only_layers or ())
+        )
+
+    def wanted(self) -> int:
+        """As many first layers as have each kind of layer at least once, and two at least."""
+        kinds = self.layer_types or []
+        sparse = next((layer for layer in range(self.layers) if not self.is_dense(layer)), 0)
+        return max(sparse + 1, max((kinds.index(one) + 1 for one in set(kinds)), default=0), 2)
+
+
 def layers_of(files: dict[str, str]) -> int:
     """How many layers the model has by its config.json; 0 where that does not say."""
-    return _layers(json.loads(files[CONFIG]))
+    return _shape(files).layers
 
 
-def _layers(config: dict[str, Any]) -> int:
-    there = config.get("num_hidden_layers")
-    return there if isinstance(there, int) and there > 0 else 0
+def architecture_of(files: dict[str, str]) -> str:
+    """The class that the model's config.json names first; "unknown" where it names none."""
+    return next(iter(_shape(files).architectures or ()), "unknown")
 
 
 def few_layers(files: dict[str, str]) -> dict[str, str]:
     """The same model cut to its first layers, as many as have each kind of layer at least once and two at least."""
-    config = json.loads(files[CONFIG])
-    cut = _cut(config)
-    return files | {CONFIG: json.dumps(cut)}
-
-
-def _cut(config: dict[str, Any]) -> dict[str, Any]:
-    layers = _layers(config)
-    kinds = config.get("layer_types") or []
-    wanted = max(
-        int(config.get("first_k_dense_replace") or 0) + 1,
-        max((kinds.index(one) + 1 for one in set(kinds)), default=0),
-        int(config.get("decoder_sparse_step") or 0),
-        2,
-    )
-    if not layers or wanted >= layers:
-        return config
-    return {
-        name: wanted
-        if name == "num_hidden_layers"
-        else value[:wanted]
-        if _a_layer_each(value, layers)
-        else value
+    config, shape = json.loads(files[CONFIG]), _shape(files)
+    if (wanted := shape.wanted()) >= shape.layers:
+        return files
+    cut = {
+        name: value[:wanted] if _a_layer_each(value, shape.layers) else value
         for name, value in config.items()
     }
+    return files | {CONFIG: json.dumps(cut | {"num_hidden_layers": wanted})}
+
+
+def _shape(files: dict[str, str]) -> _Shape:
+    return _Shape.model_validate_json(files[CONFIG], strict=True)
 
 
 def _a_layer_each(value: object, layers: int) -> bool:
@@ -105,25 +127,35 @@ def _a_layer_each(value: object, layers: int) -> bool:
 
 
 def _read(folder: Path) -> dict[str, str]:
-    found = {
-        name: (folder / name).read_text() for name in (CONFIG, QUANTIZATION) if (folder / name).is_file()
-    }
+    found = {}
+    for path in (folder / CONFIG, folder / QUANTIZATION):
+        if path.is_file():
+            found[path.name] = _object(path)
     if CONFIG not in found:
         raise UsageError(f"{folder} has no {CONFIG}.")
-    for name, text in found.items():
-        try:
-            parsed = json.loads(text)
-        except ValueError as error:
-            raise UsageError(f"{folder / name} is no JSON: {error}.") from None
-        if not isinstance(parsed, dict):
-            raise UsageError(f"{folder / name} is no JSON object.")
+    try:
+        _shape(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where, got = ".".join(map(str, first["loc"])), reprlib.repr(first["input"])
+        raise UsageError(f"{folder / CONFIG}: {where}: {got} will not do; {first['msg']}.") from None
     return found
+
+
+def _object(path: Path) -> str:
+    """The text of a file that is a JSON object."""
+    try:
+        text = path.read_text()
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:  # bytes that are no text are a ValueError too
+        raise UsageError(f"{path} is no JSON: {error}.") from None
+    if not isinstance(parsed, dict):
+        raise UsageError(f"{path} is no JSON object.")
+    return text
 
 
 def _quantization(name: str) -> str | None:
     """What SGLang has to be told of a checkpoint's quantization; it reads the other kinds from config.json itself."""
     files = _read(Path(name)) if Path(name).is_dir() else model_configs.files(name)
-    if QUANTIZATION not in files:
-        return None
-    algorithm = json.loads(files[QUANTIZATION]).get("quantization", {}).get("quant_algo")
-    return MODELOPT.get(str(algorithm))
+    said = json.loads(files.get(QUANTIZATION, "{}")).get("quantization")
+    return MODELOPT.get(str(said.get("quant_algo"))) if isinstance(said, dict) else None
