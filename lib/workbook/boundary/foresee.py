@@ -1,6 +1,5 @@
 """Whether a launch profile's piecewise capture will trace: SGLang's own runner on GPUs that are not there."""
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,16 +13,7 @@ from workbook.boundary.levels import level
 from workbook.boundary.model_files import architecture_of, few_layers, layers_of, model_files
 from workbook.errors import UsageError
 from workbook.node.base import NodeConnection
-from workbook.node.probe import (
-    READY,
-    check_sglang,
-    flashinfer_dir,
-    overlay_env,
-    run_probe,
-    sglang_dir,
-    stack_dir,
-    stack_python,
-)
+from workbook.node.probe import check_sglang, flashinfer_dir, run_probe, sources_env, sources_python
 from workbook.serving.launch import server_argv
 from workbook.types import (
     CaptureMode,
@@ -43,6 +33,7 @@ KNOWN_SGLANG = ("0.5.9", "0.5.12")
 NO_COMPILE_FROM = Version("0.5.22")
 TIMEOUT_S = 900
 MODEL = "MODEL"  # stands in the arguments where the model's folder will
+ENFORCE = "--enforce-piecewise-cuda-graph"
 PORT = 30000  # in the arguments only; nothing listens
 #: Memory of a captured graph beside its tensors, in MiB, and where that was measured.
 PER_GRAPH_MIB = 0.135
@@ -60,6 +51,7 @@ def foresee(
     tp: int | None = None,
     rank: int = 0,
     quick: bool = False,
+    enforce: bool = True,
     raw_dir: Path | None = None,
     on_phase: Callable[[str], None] = lambda line: None,
 ) -> Forecast:
@@ -72,6 +64,7 @@ def foresee(
         tp: tensor-parallel size, where it is not the profile's.
         rank: whose part of the model is built.
         quick: only a few layers of each kind.
+        enforce: have SGLang overrule its own rules for switching it off, as the server's command does where it can.
         raw_dir: where the probe's own output is kept.
         on_phase: called with a line for each phase as it ends.
 
@@ -106,6 +99,8 @@ def foresee(
         )
     argv = server_argv(profile, stack.sglang, python="python", model_path=MODEL, port=PORT, tp=tp)
     argv = without_weights(argv[argv.index("--model-path") :])
+    if not enforce:
+        argv = [one for one in argv if one != ENFORCE]
     check_sglang(node, stack)
     if not node.exists(flashinfer_dir(node, stack)):
         raise UsageError(
@@ -113,7 +108,7 @@ def foresee(
             f"Run: workbook stack create {stack.name} --sources",
         )
     spec = {"files": files, "argv": argv, "arch": arch, "gpus": ranks, "rank": rank}
-    answer = _ask(node, stack, spec, patch_level, raw_dir, on_phase)
+    answer = ask(node, stack, spec, patch_level, raw_dir, on_phase)
     return judge(told, answer, argv)
 
 
@@ -153,7 +148,7 @@ def without_weights(argv: list[str]) -> list[str]:
     return [*asked, "--load-format", "dummy", "--skip-tokenizer-init"]
 
 
-def _ask(
+def ask(
     node: NodeConnection,
     stack: Stack,
     spec: dict[str, Any],
@@ -161,19 +156,18 @@ def _ask(
     raw_dir: Path | None,
     on_phase: Callable[[str], None],
 ) -> dict[str, Any]:
-    paths = overlay_env(node, stack)["PYTHONPATH"].split(os.pathsep)
-    paths.insert(1, str(sglang_dir(node, stack)))  # ahead of the SGLang that the Python has
+    """What the probe answers to a specification of its own (`probes/foresee.py`)."""
     answer = run_probe(
         node,
         stack,
         "foresee.py",
         [],
         spec=spec,
-        python=_python(node, stack),
+        python=sources_python(node, stack),
         timeout_s=TIMEOUT_S,
         patch_level=patch_level,
         env={
-            "PYTHONPATH": os.pathsep.join(paths),
+            **sources_env(node, stack, patch_level),
             "WORKBOOK_STAND_IN_KERNELS": "1",
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1",
@@ -183,16 +177,6 @@ def _ask(
     )
     assert isinstance(answer, dict)
     return answer
-
-
-def _python(node: NodeConnection, stack: Stack) -> str:
-    """The Python with the stack's own torch where that was made whole; else the node's, and the forecast says so."""
-    marker = stack_dir(node, stack) / READY
-    if stack.name != node.node.stack and node.exists(marker):
-        whole = node.run(["grep", "-qx", "minimal", str(marker)], timeout_s=30).returncode != 0
-        if whole:
-            return stack_python(node, stack)
-    return node.python
 
 
 def _without_compile(told: dict[str, Any], files: dict[str, str]) -> Forecast:

@@ -12,6 +12,7 @@ import resource
 import sys
 import tempfile
 import time
+import traceback
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def foresee(asked: dict) -> dict:
             group.join(asked["rank"], args.tp_size)
             kernels.import_sglang(args)
         except Exception as error:
+            traceback.print_exc()
             return answered | unanswered(error, "import", phases)
         phases.end("import SGLang")
         return answered | run(args, asked["rank"], reasons, heard, phases)
@@ -72,14 +74,15 @@ def server_args(argv: list[str]):
     from sglang.srt.server_args import ServerArgs, prepare_server_args
 
     with settings.watched(ServerArgs) as reasons:
-        return prepare_server_args(argv), reasons
+        args = prepare_server_args(argv)
+    return args, [*reasons, *settings.overruled(args)]
 
 
 def run(args, rank: int, reasons: list[str], heard: list[str], phases: Phases) -> dict:
     """What SGLang's model runner comes to."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from workbook_foresee import kernels, runner
+    from workbook_foresee import runner
     from workbook_foresee.answers import answered
     from workbook_overlay import patches
 
@@ -105,7 +108,9 @@ def result(error, reached, phases: Phases) -> dict:
     from workbook_overlay.explain import explain
     from workbook_overlay.pieces import describe
 
-    graphs = [pair for pair in reached.graphs[: reached.graphs_of_model] if hasattr(pair[0], "piecewise_graphs")]
+    graphs = [
+        pair for pair in reached.graphs[: reached.graphs_of_model] if hasattr(pair[0], "piecewise_graphs")
+    ]
     return {
         "stage": reached.stage,
         "error": explain(error) if error is not None and not reached.stops else None,

@@ -1,4 +1,4 @@
-"""What SGLang asks of a tensor's contents while it loads a model: a fake tensor has none, so it is told, and recorded."""
+"""What SGLang asks of a tensor's contents while it loads a model: a fake one has none, so it is told and recorded."""
 
 import sys
 from collections.abc import Callable
@@ -14,6 +14,7 @@ def answered(num_tokens: Callable[[], int]):
         num_tokens: the tokens of the batch, which is how often anything is repeated that is repeated by a tensor.
     """
     import torch
+    from torch._ops import OpOverload, OpOverloadPacket
     from torch.overrides import TorchFunctionMode
 
     answers = {
@@ -45,9 +46,34 @@ def answered(num_tokens: Callable[[], int]):
                 kwargs.setdefault("output_size", num_tokens())
                 note(f"{asker()} repeats by a tensor: told {num_tokens()}, the tokens of the batch")
             kwargs.pop("pin_memory", None)
+            if isinstance(function, OpOverload | OpOverloadPacket):
+                return shaped(function, args, kwargs)
             return function(*args, **kwargs)
 
     return Answered()
+
+
+def shaped(operator, args, kwargs):
+    """What an operator gives; one that has no fake of its own gives something of its first argument's shape.
+
+    In an eager call only: in a trace a missing fake is a stop, as it is on a GPU.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
+    try:
+        return operator(*args, **kwargs)
+    except UnsupportedOperatorException:
+        first = next(one for one in [*args, *kwargs.values()] if isinstance(one, torch.Tensor))
+        note(f"{operator}: has no fake; in the eager warm-up its result has its first argument's shape")
+        return torch.empty_like(first)
+
+
+def unanswered():
+    """A context within that of `answered`: no question is answered, as Dynamo would trace the answering too."""
+    from torch.overrides import _pop_mode_temporarily
+
+    return _pop_mode_temporarily()
 
 
 def asker() -> str:

@@ -1,4 +1,4 @@
-"""One rank of a tensor-parallel group without the others: torch's fake process group, and SGLang's communicators on it."""
+"""One rank of a tensor-parallel group without the others: a fake process group, SGLang's communicators on it."""
 
 import os
 from contextlib import contextmanager

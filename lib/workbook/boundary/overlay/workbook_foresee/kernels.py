@@ -17,7 +17,7 @@ STAND_INS: list[str] = []
 
 SCHEMAS = "schemas.txt"
 _LIBRARIES: list[object] = []  # an operator lives as long as its library
-_ABSENT = ("cuda", "deep_gemm", "deep_gemm_cpp", "flashinfer.comm.cuda_ipc", "sgl_kernel.flash_ops",
+_ABSENT = ("cuda.bindings", "deep_gemm", "deep_gemm_cpp", "flashinfer.comm.cuda_ipc", "sgl_kernel.flash_ops",
            "sgl_kernel.flashmla_ops", "sgl_kernel.spatial_ops", "sgl_kernel.infllm_ops")  # fmt: skip
 
 
@@ -30,18 +30,31 @@ def note(text: str) -> None:
 def stand_in() -> None:
     """Put the stand-ins in the place of compiled libraries. Before SGLang is imported."""
     from workbook_overlay.cpu_sglang import complete_torchvision
-    from workbook_overlay.hook import before_import
+    from workbook_overlay.hook import after_import, before_import
 
     before_import("torchvision", complete_torchvision)
+    after_import("transformers.models.auto.configuration_auto", _take_the_package_s_own)
     sys.meta_path.insert(0, _Absent())
     define_operators()
+
+
+def _take_the_package_s_own(module) -> None:
+    """SGLang may register a model's configuration that this, newer, transformers has itself by now."""
+    register = module.AutoConfig.register
+
+    def register_anew(model_type, config, exist_ok=False):
+        return register(model_type, config, exist_ok=True)
+
+    module.AutoConfig.register = staticmethod(register_anew)
 
 
 def define_operators() -> None:
     """Define `torch.ops.sgl_kernel` from the schemas that were read from the wheel's library."""
     import torch
 
-    folder = next((Path(one) / "sgl_kernel" for one in sys.path if (Path(one) / "sgl_kernel" / SCHEMAS).is_file()), None)
+    folder = next(
+        (Path(one) / "sgl_kernel" for one in sys.path if (Path(one) / "sgl_kernel" / SCHEMAS).is_file()), None
+    )
     if folder is None:
         raise ImportError(f"no sgl_kernel with {SCHEMAS} on the path")
     library = torch.library.Library("sgl_kernel", "FRAGMENT")
@@ -54,6 +67,7 @@ def define_operators() -> None:
     loading._load_architecture_specific_ops = loading._preload_cuda_library = lambda: None
     sys.modules[loading.__name__] = loading
 
+
 _PARENTS = ("cuda", "cuda.bindings")  # have modules below them, and nothing else
 
 
@@ -61,7 +75,7 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds what is only there to call kernels, and makes modules of it that refuse."""
 
     def find_spec(self, name, path=None, target=None):
-        if any(name == absent or name.startswith(f"{absent}.") for absent in _ABSENT):
+        if name in _PARENTS or any(name == absent or name.startswith(f"{absent}.") for absent in _ABSENT):
             return importlib.machinery.ModuleSpec(name, self, origin="workbook stand-in", is_package=True)
         return None
 

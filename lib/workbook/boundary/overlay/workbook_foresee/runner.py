@@ -5,10 +5,12 @@ compiles is the installed code. Left out or stood in for is what would run a ker
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from workbook_overlay.passing import watch
 
 from workbook_foresee import stops
+from workbook_foresee.answers import answered, unanswered
 from workbook_foresee.kernels import idle_kernels, note
 
 
@@ -21,7 +23,9 @@ class Reached:
         self.capture_sizes: list[int] = []
         self.compiled_sizes: list[int] = []
         self.graphs: list[tuple[object, object]] = []  # (SGLangBackend, the graph it was given)
-        self.graphs_of_model: int | None = None  # those after them are of the search for what comes after a stop
+        self.graphs_of_model: int | None = (
+            None  # those after them are of the search for what comes after a stop
+        )
         self.stops: list[dict] = []
         self.seen: dict = {}
         self.weights_gib = 0.0
@@ -29,7 +33,9 @@ class Reached:
         self.num_layers = 0
         self.num_tokens = 0
         self.piecewise = None
-        self.warming = self.installed = False
+        self.warming = self.installed = self.enough = False
+        self.few = 0  # graphs that Dynamo made of a few layers, at two sizes
+        self.install: Callable[[], object] = lambda: None
 
     def to(self, stage: str) -> None:
         self._end_phase(self.stage)
@@ -53,6 +59,7 @@ def start(server_args, rank: int, reached: Reached):
         return total_gib - reached.weights_gib
 
     runners.get_available_gpu_memory = free_memory
+    _place_experts_on_cpu(runners)
     _compile_without_capture(runners, reached)
     _keep_graphs(reached)
 
@@ -62,7 +69,9 @@ def start(server_args, rank: int, reached: Reached):
         def load_model(self):
             reached.to("load")
             super().load_model()
-            reached.weights_gib = sum(one.numel() * one.element_size() for one in self.model.parameters()) / 2**30
+            reached.weights_gib = (
+                sum(one.numel() * one.element_size() for one in self.model.parameters()) / 2**30
+            )
             reached.model, reached.num_layers = self.model, self.model_config.num_hidden_layers
             reached.to("pools")
 
@@ -82,7 +91,7 @@ def start(server_args, rank: int, reached: Reached):
 
             def plan_without_kernels(forward_batch):
                 try:
-                    with idle_kernels():
+                    with idle_kernels(), answered(lambda: reached.num_tokens):
                         plan(forward_batch)
                     note("attention backend: SGLang's own, planned on kernels that do nothing")
                 except Exception as error:
@@ -122,7 +131,8 @@ def _compile_without_capture(runners, reached: Reached) -> None:
     def warm_up_and_install(*args, **kwargs):
         _warm_up(reached)
         reached.installed = True
-        return install(*args, **kwargs)
+        reached.install = lambda: install(*args, **kwargs)
+        return reached.install()
 
     piecewise.install_torch_compiled = warm_up_and_install
 
@@ -136,16 +146,37 @@ def _compile_without_capture(runners, reached: Reached) -> None:
             reached.capture_sizes = list(self.capture_num_tokens)
             if not reached.installed:
                 return step(self, num_tokens=num_tokens) if reached.warming else None
-            if num_tokens not in (self.capture_num_tokens[0], self.capture_num_tokens[-1]):
-                return None
-            reached.to(f"trace at {num_tokens} tokens")
-            try:
+            if num_tokens == self.capture_num_tokens[-1]:  # the first that the runner asks for
+                self._trace(step)
+            return None
+
+        def _trace(self, step) -> None:
+            """A few layers at the largest and the smallest size, which shows every stop; then the whole model once."""
+            sizes = self.capture_num_tokens[-1], self.capture_num_tokens[0]
+            model = self.model_runner.model
+            with unanswered(), stops.few_layers(model) as few:
+                for num_tokens in sizes:
+                    reached.to(f"trace {few or 'all'} layers at {num_tokens} tokens")
+                    try:
+                        step(self, num_tokens=num_tokens)
+                    except Exception as error:
+                        reached.stops = self._stops(error, step, num_tokens)
+                        raise
+                    reached.compiled_sizes.append(num_tokens)
+            if few < reached.num_layers:
+                reached.to(f"trace all layers at {sizes[0]} tokens")
+                with unanswered():
+                    self._trace_whole(step, sizes[0])
+
+        def _trace_whole(self, step, num_tokens: int) -> None:
+            import torch
+
+            reached.few, reached.graphs[:] = len(reached.graphs), []
+            torch._dynamo.reset()
+            reached.install()  # as for the first time: what is known of the few layers is forgotten
+            reached.enough = True
+            with suppress(Enough):
                 step(self, num_tokens=num_tokens)
-            except Exception as error:
-                reached.to("find what comes after")
-                reached.stops = self._stops(error, step, num_tokens)
-                raise
-            reached.compiled_sizes.append(num_tokens)
 
         def _stops(self, error, step, num_tokens):
             import torch
@@ -154,12 +185,11 @@ def _compile_without_capture(runners, reached: Reached) -> None:
                 torch._dynamo.reset()
                 step(self, num_tokens=num_tokens)
 
-            model = self.model_runner.model
             if not type(error).__module__.startswith("torch._dynamo"):
                 return []
+            reached.to("find what comes after")
             reached.graphs_of_model = len(reached.graphs)
-            with stops.few_layers(model):
-                return stops.all_of(error, again, model, reached.seen)
+            return stops.all_of(error, again, self.model_runner.model, reached.seen)
 
         def capture(self):
             reached.to("compiled")
@@ -171,9 +201,14 @@ def _compile_without_capture(runners, reached: Reached) -> None:
 
 
 def _warm_up(reached: Reached) -> None:
-    """An eager forward, as a server has run many by the time it compiles; where it stops without kernels, it stops."""
+    """An eager forward, as a server has run many by the time it compiles; where it stops without kernels, it stops.
+
+    SGLang 0.5.12 runs the model once itself at this place, in the runner's own context: what fails there whatever the
+    kernels do, fails there on a GPU too.
+    """
     runner = reached.piecewise
-    step = getattr(runner, "warmup_compile", None) or runner.warmup_torch_compile
+    runs_it_itself = hasattr(runner, "warmup_compile")
+    step = runner.warmup_compile if runs_it_itself else runner.warmup_torch_compile
     reached.warming = True
     reached.to("eager warm-up")
     try:
@@ -181,10 +216,17 @@ def _warm_up(reached: Reached) -> None:
             step(runner.capture_num_tokens[0])
         note("eager warm-up: the model's forward once, on kernels that do nothing")
     except Exception as error:
+        if runs_it_itself and stops.wrongly_called(error):
+            reached.stops = [stops.eager(error)]
+            raise
         said = f"{type(error).__name__}: {error}".splitlines()[0]
         note(f"eager warm-up: stopped without kernels at {said[:200]}")
     finally:
         reached.warming = False
+
+
+class Enough(BaseException):
+    """The graph of the whole model is there; what a second pass would compile again was seen on a few layers."""
 
 
 def _keep_graphs(reached: Reached) -> None:
@@ -194,6 +236,32 @@ def _keep_graphs(reached: Reached) -> None:
 
     def keep(self, graph, example_inputs):
         reached.graphs.append((self, graph))
-        return call(self, graph, example_inputs)
+        compiled = call(self, graph, example_inputs)
+        if reached.enough:
+            raise Enough
+        return compiled
 
     backend.SGLangBackend.__call__ = keep
+
+
+def _place_experts_on_cpu(runners) -> None:
+    """SGLang's table of which expert lies where is computed from values, so on real tensors; its shapes go on."""
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    compute = runners.compute_initial_expert_location_metadata
+
+    def computed(server_args, *args, **kwargs):
+        device = server_args.device
+        with _disable_current_modes():
+            server_args.device = "cpu"
+            found = compute(server_args, *args, **kwargs)
+            server_args.device = device
+        for name, value in list(vars(found).items()) if found is not None else ():
+            if isinstance(value, torch.Tensor):
+                object.__setattr__(found, name, torch.empty(value.shape, dtype=value.dtype, device=device))
+        return found
+
+    runners.compute_initial_expert_location_metadata = lambda server_args, **rest: computed(
+        server_args, **rest
+    )

@@ -1,6 +1,7 @@
 """Why SGLang would not capture what it was asked to: its own rules, as its code states them, and what it logs."""
 
 import ast
+import copy
 import linecache
 import logging
 import sys
@@ -42,7 +43,7 @@ def heard():
 
 @contextmanager
 def watched(server_args_class):
-    """Within the block, each time SGLang itself switches piecewise graphs off is noted; yields the reasons, in words."""
+    """Within the block, each time SGLang switches piecewise graphs off is noted; yields the reasons, in words."""
     reasons: list[str] = []
     plain = server_args_class.__setattr__
 
@@ -61,6 +62,17 @@ def watched(server_args_class):
         del server_args_class.__setattr__
         if server_args_class.__setattr__ is not plain:
             server_args_class.__setattr__ = plain
+
+
+def overruled(args) -> list[str]:
+    """By which rules SGLang would switch piecewise graphs off, were they not enforced (0.5.12)."""
+    if not getattr(args, "enforce_piecewise_cuda_graph", False):
+        return []
+    asked = copy.copy(args)
+    asked.enforce_piecewise_cuda_graph = False
+    with watched(type(asked)) as reasons:
+        asked._handle_piecewise_cuda_graph()
+    return [f"were it not enforced, SGLang would switch it off: {one}" for one in reasons]
 
 
 def rule(file: str, line: int) -> str:

@@ -10,9 +10,12 @@ from contextlib import contextmanager
 
 from workbook_overlay import patches
 from workbook_overlay.boundary import number
-from workbook_overlay.explain import explain
+from workbook_overlay.explain import explain, relative
 
-LEVELS = {"custom_op": 4, "nsa_indexer": 5}  # the patches that get past a stop, and from which level on they are there
+LEVELS = {
+    "custom_op": 4,
+    "nsa_indexer": 5,
+}  # the patches that get past a stop, and from which level on they are there
 MOST = 20
 STAND_IN = "this is a stand-in"
 _MODULE = re.compile(r"\._modules\['(\w+)'\]")
@@ -36,7 +39,10 @@ def all_of(error: BaseException, again: Callable[[], object], model, seen: dict)
         stop = {"error": explain(error), "layer": layer_of(error), "seconds": seconds}
         stop |= {"rests_on_stand_in": rests_on_stand_in(error), "level": None}
         if stop["rests_on_stand_in"]:
-            found.append(stop | {"passed": "not passed", "how": "rests on a stand-in: what a real one does is not known"})
+            found.append(
+                stop
+                | {"passed": "not passed", "how": "rests on a stand-in: what a real one does is not known"}
+            )
             break
         level = None
         if put := operator_of_a_level(error, model):
@@ -53,12 +59,44 @@ def all_of(error: BaseException, again: Callable[[], object], model, seen: dict)
             error, seconds = next_error, time.perf_counter() - started
             continue
         found.append(
-            {"error": None, "layer": "", "seconds": time.perf_counter() - started, "passed": "end",
-             "how": "the trace reaches its end"}  # fmt: skip
+            {
+                "error": None,
+                "layer": "",
+                "seconds": time.perf_counter() - started,
+                "passed": "end",
+                "how": "the trace reaches its end",
+            }
         )
         break
     search.passed.restore()
     return found
+
+
+def wrongly_called(error: BaseException) -> bool:
+    """Whether an operator was called with an argument that it does not have, which no kernel can change."""
+    return "Unknown keyword argument" in str(error)
+
+
+def eager(error: BaseException) -> dict:
+    """A stop of the eager forward that SGLang makes before it compiles, in the form of a trace's."""
+    frames = [
+        {"file": relative(at.filename), "line": at.lineno, "function": at.name, "code": at.line or ""}
+        for at in traceback.extract_tb(error.__traceback__)
+    ]
+    first = next(
+        (number for number, at in enumerate(frames) if at["file"].startswith("sglang/srt/models/")),
+        len(frames),
+    )
+    return {
+        "error": explain(error)
+        | {"stack": [at for at in frames[first:] if at["file"].startswith(("sglang/", "flashinfer/"))]},
+        "layer": "",
+        "seconds": 0.0,
+        "rests_on_stand_in": False,
+        "level": 5 if "topk_indices" in str(error) else None,
+        "passed": "not passed",
+        "how": "SGLang runs the model once before it compiles it, and that fails",
+    }
 
 
 def rests_on_stand_in(error: BaseException) -> bool:
@@ -67,10 +105,10 @@ def rests_on_stand_in(error: BaseException) -> bool:
 
 
 def chained(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and those that led to it."""
+    """An exception and its causes; what was merely being handled when it was raised may be an earlier stop."""
     while error is not None:
         yield error
-        error = error.__cause__ or error.__context__
+        error = error.__cause__
 
 
 def layer_of(error: BaseException) -> str:
@@ -91,7 +129,7 @@ def layer_of(error: BaseException) -> str:
 
 
 def operator_of_a_level(error: BaseException, model) -> tuple[str, int] | None:
-    """Put in place the operators of the patch level that is for a function on the stack; how, in words, and the level."""
+    """Put in place the operators of the patch level for a function on the stack; how, in words, and the level."""
     stack = getattr(error, "real_stack", None) or ()
     for name, level in LEVELS.items():
         for target, functions in patches.TARGETS[name].items():
@@ -151,9 +189,13 @@ def few_layers(model) -> Iterator[int]:
 
 
 def kind(layer) -> tuple:
-    """What tells one kind of decoder layer from another: the classes of its modules, and how its linear layers multiply."""
+    """What tells one kind of decoder layer from another: its modules' classes, and how its linear layers multiply."""
     return tuple(
-        (name, type(module).__name__, type(getattr(module, "quant_method", None)).__name__,
-         getattr(module, "sliding_window_size", None))  # fmt: skip
+        (
+            name,
+            type(module).__name__,
+            type(getattr(module, "quant_method", None)).__name__,
+            getattr(module, "sliding_window_size", None),
+        )
         for name, module in layer.named_modules()
     )

@@ -1,0 +1,130 @@
+"""Forecasts held against the truth: real captures on an H200, public reports, and every model of data/models.
+
+    .venv/bin/python benchmarks/forecasts.py captures reports models [--jobs 2]
+
+Needs the sources of the stacks `seed` and `hopper` (`workbook stack create NAME --sources`). Each forecast takes half a
+minute of one core. What was foretold is kept in data/foresee/forecasts.json, from which data/foresee/README.md's tables
+are made; what was run before is kept where a part is not asked for again.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from tqdm import tqdm
+
+from workbook import catalog, recorded
+from workbook.boundary.foresee import MODEL, ask, foresee, judge
+from workbook.boundary.model_files import few_layers, profile_for
+from workbook.errors import WorkbookError
+from workbook.node.connect import connect
+from workbook.paths import DATA
+from workbook.serving import model_configs
+from workbook.types import CaptureMode, Forecast, Foretold, LaunchProfile, Stack
+from workbook.types.foresee import RealCapture
+
+KEPT = DATA / "foresee" / "forecasts.json"
+FP4, TP = "modelopt_fp4", 8
+
+
+@dataclass(frozen=True)
+class Question:
+    """One forecast to make: a name, and how."""
+
+    name: str
+    ask: Callable[[], Forecast]
+
+
+def capture_questions() -> Iterator[Question]:
+    """The launches whose real captures are on record, with the arguments that they were launched with."""
+    for one in recorded.captures():
+        if one.mode == "piecewise":
+            yield Question(one.name, lambda one=one: like_capture(one))
+
+
+def like_capture(real: RealCapture) -> Forecast:
+    files = model_configs.files(real.checkpoint)
+    config = json.loads(files["config.json"])
+    layers = config["num_hidden_layers"]
+    cut = {key: value[: real.layers] if isinstance(value, list) and len(value) == layers else value for key, value in config.items()}
+    files["config.json"] = json.dumps(cut | {"num_hidden_layers": real.layers})
+    argv = [MODEL if one == real.checkpoint else one for one in real.argv]
+    stack = catalog.load(Stack, "hopper")
+    profile = profile_for(real.checkpoint).model_copy(update={"name": real.name})
+    level = int(real.env.get("WORKBOOK_PATCH_LEVEL", 0))
+    told = {"profile": profile, "stack": stack, "arch": "sm90", "tp": 1, "rank": 0, "patch_level": level}
+    told |= {"layers": real.layers}
+    spec = {"files": files, "argv": argv, "arch": "sm90", "gpus": 1, "rank": 0}
+    return judge(told, ask(connect("local"), stack, spec, level, None, lambda line: None), argv)
+
+
+def report_questions() -> Iterator[Question]:
+    """The public reports that can be asked again."""
+    for one in yaml.safe_load((DATA / "foresee" / "replays.yaml").read_text()):
+        yield Question(one["report"], lambda one=one: like_report(one))
+
+
+def like_report(report: dict[str, Any]) -> Forecast:
+    changes = {"tp": report["tp"], "extra_flags": tuple(report.get("flags", ()))}
+    if "moe_runner" in report:
+        changes["moe_runner"] = report["moe_runner"]
+    profile = profile_for(report["model"]).model_copy(update=changes)
+    return foresee(
+        connect("local"),
+        catalog.load(Stack, report["stack"]),
+        profile,
+        arch=report["arch"],
+        quick=True,
+        enforce=report.get("enforce", True),
+    )
+
+
+def model_questions() -> Iterator[Question]:
+    """Every checkpoint on every stack: as it is, and at the highest level where something stops."""
+    for name in model_configs.checkpoint_names():
+        for stack in ("seed", "hopper", "current"):
+            for level in (0, 5) if profile_for(name).quantization == FP4 and stack == "seed" else (0,):
+                yield Question(f"{name} on {stack} at level {level}", lambda *at, a=(name, stack, level): like_model(*a))
+
+
+def like_model(name: str, stack: str, level: int) -> Forecast:
+    profile = profile_for(name).model_copy(update={"tp": TP})
+    return foresee(connect("local"), catalog.load(Stack, stack), profile, patch_level=level, quick=True)
+
+
+def made(question: Question) -> tuple[str, dict[str, Any]]:
+    """What is kept of a forecast; a refusal is one that cannot tell."""
+    try:
+        found = question.ask()
+    except WorkbookError as error:
+        return question.name, {"outcome": Foretold.CANNOT_TELL, "reason": str(error)}
+    keep = {"outcome", "reason", "layers", "capture_sizes", "compiled_sizes", "memory", "switches", "weights_gib", "versions",
+            "seconds", "peak_gib", "patch_level", "arch", "tp", "stack", "architecture", "graphs", "quantization", "chosen"}  # fmt: skip
+    kept = found.model_dump(mode="json", include=keep)
+    kept["blockers"] = [
+        one.model_dump(mode="json", include={"layer", "operation", "blamed", "past", "past_level", "passed", "message"})
+        for one in found.blockers
+    ]
+    return question.name, kept
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = {"captures": capture_questions, "reports": report_questions, "models": model_questions}
+    parser.add_argument("parts", nargs="+", choices=parts)
+    parser.add_argument("--jobs", type=int, default=2)
+    asked = parser.parse_args()
+    kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
+    for part in asked.parts:
+        questions = list(parts[part]())
+        with ThreadPoolExecutor(asked.jobs) as pool:
+            kept[part] = dict(tqdm(pool.map(made, questions), total=len(questions), desc=part))
+        KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
