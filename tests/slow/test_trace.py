@@ -14,7 +14,7 @@ from workbook.boundary.diffs import patch_diffs
 from workbook.boundary.trace import TraceRequest, trace
 from workbook.capture.split import split
 from workbook.errors import UsageError
-from workbook.node.probe import flashinfer_dir, overlay_env
+from workbook.node.probe import flashinfer_dir, overlay_env, sglang_dir
 from workbook.types import ProcessState, Stack, Stage, Status
 
 pytestmark = pytest.mark.slow
@@ -138,6 +138,16 @@ def test_diffs_are_made_against_the_installed_source(node, embedded):
     assert "-def fp4_quantize(" in diffs["flashinfer.fp4_quantization.fp4_quantize"]
     method = diffs["flashinfer.decode.BatchDecodeWithPagedKVCacheWrapper.run"]
     assert "-    def run(" in method and "+BatchDecodeWithPagedKVCacheWrapper.run = boundary." in method
+
+
+def test_level_5_is_shown_against_sglangs_sources(node):
+    seed = catalog.load(Stack, "seed")
+    if not node.exists(sglang_dir(node, seed)):
+        pytest.skip("SGLang's sources are not set up (make setup)")
+    diffs = {one.target: one for one in patch_diffs(node, seed, 5) if one.patch == "nsa-indexer"}
+    indexer = diffs["sglang.srt.layers.attention.nsa.nsa_indexer.Indexer.forward_cuda"]
+    assert "-    def forward_cuda(" in indexer.diff and indexer.known_in == f"SGLang {seed.sglang}"
+    assert "sglang.srt.layers.radix_attention.RadixAttention.forward" in diffs
 
 
 @pytest.mark.parametrize(("level", "traced"), [(0, Status.DYNAMO_UNSUPPORTED), (4, Status.OK)])

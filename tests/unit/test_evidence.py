@@ -2,13 +2,14 @@
 
 import pytest
 
+from tests.unit.report_samples import forecast, model_stop
 from tests.unit.test_diagnosis import recorded
 from tests.unit.test_store import ENV, point
 from workbook import store
 from workbook.errors import UsageError, WorkbookError
 from workbook.report import summary
 from workbook.report.evidence import anchor, gather, stage_outcomes
-from workbook.types import Gpu, ServeOutcome, Stage, Status
+from workbook.types import Foretold, Gpu, ServeOutcome, Stage, Status
 
 ALL = [recorded(level, state) for level in range(5) for state in ("cold", "warm")]
 POINTS = (point(),)
@@ -87,6 +88,20 @@ def test_the_matrix_has_a_cell_for_what_ran_and_none_for_what_did_not(runs):
     assert cells["level 4 · custom-op", Stage.TRACE].status is Status.OK
     assert ("level 4 · custom-op", Stage.CAPTURE) not in cells
     assert cells["server · tiny-cpu", Stage.BENCH].status is Status.OK
+
+
+def test_a_forecast_has_a_row_of_its_own_and_says_nothing_beyond_the_trace(runs):
+    run = store.create("c", "03_piecewise", "piecewise", {})
+    off = forecast(outcome=Foretold.SWITCHED_OFF, reason="r", profile="other")
+    run.add_records("forecasts", [forecast(), forecast(model_stop(), patch_level=4), off])
+    run.seal(Status.OK, ENV, verdict="v")
+    cells = {cell.label: cell for cell in stage_outcomes(gather("c"))}
+    assert {label: (cell.stage, cell.status) for label, cell in cells.items()} == {
+        "forecast · glm5-nvfp4-tp8 · level 0": (Stage.TRACE, Status.OK),
+        "forecast · glm5-nvfp4-tp8 · level 4": (Stage.TRACE, Status.DYNAMO_UNSUPPORTED),
+        "forecast · other · level 0": (Stage.TRACE, Status.NOT_SUPPORTED_HERE),
+    }
+    assert "GlmMoeDsaForCausalLM" in summary.forecast(gather("c"))._repr_html_()
 
 
 def test_failed_requests_show_in_the_matrix(runs):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.report_samples import HOSTILE, LEVELS, passed, trace
 from tests.unit.test_report_text import Seen
 from workbook.errors import WorkbookError
+from workbook.report import boundary
 from workbook.report.tables import (
     Cell,
     Table,
@@ -169,6 +170,13 @@ def test_the_environment() -> None:
     assert "pandas" not in bare
     assert "not installed" in bare
     assert "CPU only" in bare
+
+
+def test_a_level_that_repeats_another_has_a_row_that_says_so() -> None:
+    text = Seen(boundary.outcomes([trace(0), passed(4)])._repr_html_()).text
+    assert "nsa-indexer" in text and "as level 4: what it patches besides is SGLang" in text
+    assert "as level 4" not in Seen(boundary.outcomes([trace(0)])._repr_html_()).text
+    assert "as level 4" not in Seen(boundary.outcomes([passed(4), passed(5)])._repr_html_()).text
 
 
 def test_a_table_without_headings_has_no_head() -> None:

@@ -44,3 +44,18 @@ def test_verify_says_known_and_what_sglang_does_itself(embedded):
     )
     assert "flashinfer.fp4_quantization.fp4_quantize: as in FlashInfer 0.6.1, 0.6.3" in done.stdout
     assert "SGLang 0.5.23 calls the quantizer through an operator of its own" in done.stdout
+
+
+def test_level_5_says_in_one_sentence_that_this_sglang_is_not_what_it_patches(embedded):
+    from tests.conftest import BIN
+
+    done = subprocess.run(
+        [BIN / "workbook", "patch", "verify", "5"], capture_output=True, text=True, check=False
+    )
+    assert (
+        done.returncode == 2 and "custom-op: flashinfer.fp4_quantization.fp4_quantize: as in" in done.stdout
+    )
+    assert done.stderr.startswith(
+        "workbook: patch nsa-indexer: SGLang 0.5.23 has no sglang.srt.layers.attention.nsa."
+    )
+    assert len(done.stderr.splitlines()) == 1

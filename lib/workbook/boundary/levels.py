@@ -48,6 +48,9 @@ LEVELS = (
     ),
 )
 
+#: Those that change what one call into FlashInfer meets; to it a level that patches SGLang besides is the one below.
+CALL_LEVELS = tuple(one for one in LEVELS if "nsa_indexer" not in one.patches)
+
 
 def level(number: int) -> PatchLevel:
     """The patch level of this number.

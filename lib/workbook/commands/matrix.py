@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from workbook.boundary.entries import ENTRIES, paths
-from workbook.boundary.levels import LEVELS
+from workbook.boundary.levels import CALL_LEVELS
 from workbook.commands.console import ArchOption, JsonOption, NodeOption, columns, err, out
 from workbook.errors import UsageError, WorkbookError
 from workbook.node.connect import connect
@@ -17,7 +17,7 @@ from workbook.stacks import checked_version
 from workbook.types import MatrixCell, MatrixRequest
 
 GO_ON = "To go on: workbook matrix --resume"
-ALL_LEVELS = ",".join(str(each.level) for each in LEVELS)
+ALL_LEVELS = ",".join(str(each.level) for each in CALL_LEVELS)
 
 
 def matrix(
@@ -27,7 +27,7 @@ def matrix(
         str, typer.Option(help="FlashInfer versions to swap in, such as 0.6.3,0.7.4.")
     ] = "",
     entries: Annotated[str, typer.Option(help="Entry points, or all.")] = ENTRIES[0].path,
-    levels: Annotated[str, typer.Option(help="Patch levels.")] = ALL_LEVELS,
+    levels: Annotated[str, typer.Option(help="Patch levels; to one call, 5 is 4.")] = ALL_LEVELS,
     arch: ArchOption = "sm120",
     node: NodeOption = "local",
     resume: Annotated[

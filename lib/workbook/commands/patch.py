@@ -16,7 +16,7 @@ from workbook.node.probe import check_flashinfer, overlay_env, stack_python
 from workbook.types import Stack
 
 app = typer.Typer(
-    no_args_is_help=True, help="The patch levels: what each changes in the installed FlashInfer."
+    no_args_is_help=True, help="The patch levels: what each changes in the installed FlashInfer and SGLang."
 )
 
 
@@ -57,7 +57,7 @@ def patch_show(
     stack: StackOption = "embedded",
     node: NodeOption = "local",
 ) -> None:
-    """A level's unified diff against the installed FlashInfer; nothing is changed."""
+    """A level's unified diff against the installed code; nothing is changed."""
     for diff in patch_diffs(connect(node), catalog.load(Stack, stack), number):
         out.print(f"# {diff.patch}: {diff.target}")
         out.print(diff.refused or diff.diff)
@@ -72,7 +72,8 @@ def patch_verify(
     """Whether each target of a level is what its patch expects, or already cured upstream; exit status 2 if unknown."""
     found = patch_diffs(connect(node), catalog.load(Stack, stack), number)
     for one in found:
-        known = f"as in FlashInfer {one.known_in} (source hash {one.source_sha256[:12]})"
+        version = one.known_in if one.known_in.startswith("SGLang") else f"FlashInfer {one.known_in}"
+        known = f"as in {version} (source hash {one.source_sha256[:12]})"
         out.print(f"{one.patch}: {one.target}: {'refused' if one.refused else known}")
         for cure in one.cures:
             out.print(f"  already cured upstream: {cure}")

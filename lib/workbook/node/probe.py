@@ -35,6 +35,23 @@ def sglang_dir(node: NodeConnection, stack: Stack) -> Path:
     return node.stacks / f"sglang-{stack.sglang}"
 
 
+def sources_env(node: NodeConnection, stack: Stack, patch_level: int = 0) -> dict[str, str]:
+    """`overlay_env` with this stack's SGLang as sources, ahead of the SGLang that the Python has."""
+    env = overlay_env(node, stack, patch_level)
+    overlay, *others = env["PYTHONPATH"].split(os.pathsep)
+    return env | {"PYTHONPATH": os.pathsep.join([overlay, str(sglang_dir(node, stack)), *others])}
+
+
+def sources_python(node: NodeConnection, stack: Stack) -> str:
+    """What runs a stack's sources: the Python with the stack's own torch where that was made whole, else the node's."""
+    marker = stack_dir(node, stack) / READY
+    if stack.name != node.node.stack and node.exists(marker):
+        whole = node.run(["grep", "-qx", "minimal", str(marker)], timeout_s=30).returncode != 0
+        if whole:
+            return stack_python(node, stack)
+    return node.python
+
+
 def check_sglang(node: NodeConnection, stack: Stack) -> None:
     """Nothing, if this stack's SGLang lies on the node as sources.
 

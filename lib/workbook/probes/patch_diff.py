@@ -1,4 +1,4 @@
-"""Print what each patch does to the installed FlashInfer, as a JSON array of unified diffs; nothing is patched.
+"""Print what each patch does to the installed code, as a JSON array of unified diffs; nothing is patched.
 
     PYTHONPATH=<overlay>:<FlashInfer's folder> python patch_diff.py custom_op [NAME...]
 
@@ -17,7 +17,7 @@ def diffs(name: str) -> list[dict]:
     from workbook_overlay import patches
 
     try:
-        found = [(module, patches.check(name, module)) for module in patches.targets(name)]
+        return [diff(name, *one) for one in (read if patches.of_sglang(name) else imported)(name)]
     except patches.PatchRefused as refusal:
         return [
             {
@@ -27,15 +27,35 @@ def diffs(name: str) -> list[dict]:
                 "cures": cures(name),
             }
         ]
-    return [diff(name, module, function, sha) for module, hashes in found for function, sha in hashes.items()]
 
 
-def diff(name: str, module, function: str, sha: str) -> dict:
+def imported(name: str) -> list[tuple]:
+    """(module, function, source, hash) of each function that a patch of FlashInfer acts on."""
+    from workbook_overlay import patches
+
+    found = [(module, patches.check(name, module)) for module in patches.targets(name)]
+    return [
+        (module.__name__, one, inspect.getsource(inspect.unwrap(patches.lookup(module, one))), sha)
+        for module, hashes in found
+        for one, sha in hashes.items()
+    ]
+
+
+def read(name: str) -> list[tuple]:
+    """The same of SGLang, read from its files."""
+    from workbook_overlay import patches, unimported
+
+    found = [(*one, patches.text_hash(one[-1])) for one in patches.read_targets(name)]
+    for module, function, _source, sha in found:
+        patches.check_known(name, f"{module}.{function}", function, sha, unimported.file_of(module))
+    return found
+
+
+def diff(name: str, module: str, function: str, source: str, sha: str) -> dict:
     from workbook_overlay import patches
 
     patch = patches.load(name)
-    source = inspect.getsource(inspect.unwrap(patches.lookup(module, function)))
-    file = module.__name__.replace(".", "/") + ".py"
+    file = module.replace(".", "/") + ".py"
     lines = difflib.unified_diff(
         source.splitlines(),
         patch.patched_source(function, source).splitlines(),
@@ -45,7 +65,7 @@ def diff(name: str, module, function: str, sha: str) -> dict:
     )
     return {
         "patch": patch.NAME,
-        "target": f"{module.__name__}.{function}",
+        "target": f"{module}.{function}",
         "source_sha256": sha,
         "known_in": patches.known_sources()[function][sha],
         "diff": "\n".join(lines),

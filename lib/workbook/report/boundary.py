@@ -1,12 +1,14 @@
 """What notebooks 01 and 02 show: outcomes of traces, their call chains, the patches."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from workbook.boundary.levels import LEVELS
+from workbook.boundary.levels import CALL_LEVELS, LEVELS
 from workbook.boundary.remedy_table import REMEDIES, one_line
 from workbook.report.chain import chain_chart
 from workbook.report.figure import Figure
 from workbook.report.group import Group
+from workbook.report.style import QUIET
 from workbook.report.tables import Cell, Table, diff_block, key_value_table, outcome_table, status_cell
 from workbook.types import (
     Blocker,
@@ -16,6 +18,12 @@ from workbook.types import (
     RemedyOutcome,
     Status,
     TraceOutcome,
+)
+
+_SAME = Cell(
+    f"as level {CALL_LEVELS[-1].level}: what it patches besides is SGLang's sparse attention",
+    glyph="·",
+    tone=QUIET,
 )
 
 
@@ -39,8 +47,15 @@ def declared_table(told: Declared, versions: dict[str, str], stood_in: Sequence[
 
 
 def outcomes(found: Sequence[TraceOutcome]) -> Table:
-    """How each trace ended."""
-    return outcome_table(found, LEVELS)
+    """How each trace ended, and which levels are the same to such a call."""
+    table = outcome_table(found, LEVELS)
+    traced = {one.patch_level for one in found}
+    same = tuple(
+        (str(one.level), one.name, "–", _SAME, *["–"] * (len(table.columns) - 4))
+        for one in LEVELS
+        if one not in CALL_LEVELS and CALL_LEVELS[-1].level in traced and one.level not in traced
+    )
+    return replace(table, rows=table.rows + same)
 
 
 def chain(found: Sequence[TraceOutcome]) -> Figure:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from workbook import measurements, store
 from workbook.boundary.levels import LEVELS
 from workbook.errors import UsageError, WorkbookError
+from workbook.report.forecast_words import sentence
 from workbook.store import SealedRun
 from workbook.types import (
     Blocker,
     EnvSnapshot,
     Forecast,
+    Foretold,
     Measurement,
     PatchDiff,
     RemedyOutcome,
@@ -143,7 +145,7 @@ def _all(
 
 
 def stage_outcomes(evidence: Evidence) -> list[StageOutcome]:
-    """The cells of the outcome matrix: a row a patch level and run, and one for each server that was measured."""
+    """The cells of the outcome matrix: a row a patch level and run, and one for each forecast and server."""
     cells: list[StageOutcome] = []
     for run in evidence.runs:
         suffix = evidence.suffix(run)
@@ -160,10 +162,25 @@ def stage_outcomes(evidence: Evidence) -> list[StageOutcome]:
             for split in splits:
                 if split.patch_level == one.level:
                     cells += _split(label, split, [cell.stage for cell in cells if cell.label == label])
+        cells += [_foretold(one, suffix) for one in _records(run, "forecasts", Forecast)]
         found = measurements.read(run.path)
         for serve in found.serves:
             cells += _served(f"server · {serve.label or serve.profile}{suffix}", serve, found)
     return sorted(cells, key=lambda cell: not cell.label.startswith("level"))
+
+
+def _foretold(found: Forecast, suffix: str) -> StageOutcome:
+    """A forecast: of a trace, and of nothing after it."""
+    ends = {
+        Foretold.TRACES: Status.OK,
+        Foretold.STOPS: found.blockers[0].status if found.blockers else Status.CRASHED,
+    }
+    return StageOutcome(
+        label=f"forecast · {found.profile} · level {found.patch_level}{suffix}",
+        stage=Stage.TRACE,
+        status=ends.get(found.outcome, Status.NOT_SUPPORTED_HERE),
+        detail=sentence(found),
+    )
 
 
 def outcomes_of(run: SealedRun) -> list[TraceOutcome]:

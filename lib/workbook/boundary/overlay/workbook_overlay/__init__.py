@@ -1,8 +1,9 @@
 """What a Python process on a node gets on top of its installed packages. Nothing installed is ever written.
 
 Three switches, read from the environment so that every spawned process inherits them:
-`WORKBOOK_PATCH_LEVEL` (0 to 4) patches FlashInfer at import; `WORKBOOK_CPU_SGLANG=1` lets SGLang import on a
-machine without a GPU; `WORKBOOK_PIECES` names a file that is told what SGLang's compile step made of each graph.
+`WORKBOOK_PATCH_LEVEL` (0 to 5) patches FlashInfer at import, and SGLang from 5 on; `WORKBOOK_CPU_SGLANG=1` lets
+SGLang import on a machine without a GPU; `WORKBOOK_PIECES` names a file that is told what SGLang's compile step made
+of each graph.
 Standard library only until a target module is imported.
 """
 

@@ -2,7 +2,7 @@
 
 A patch is a module here with `NAME` and `replace(module, originals) -> {name: new object}`; it is imported with its
 target, not before, since it needs torch. `known.json` has the SHA-256 of each function's source -> the FlashInfer
-versions in which it was read; any other source is refused.
+versions, or "SGLang" and those, in which it was read; any other source is refused.
 """
 
 import functools
@@ -12,10 +12,11 @@ import json
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
-from workbook_overlay import entries
+from workbook_overlay import entries, unimported
 from workbook_overlay.hook import after_import
 from workbook_overlay.shadow import ORIGINAL
 
@@ -52,7 +53,12 @@ class PatchRefused(ImportError):
 
 def source_hash(function: object) -> str:
     """SHA-256 of a function's source, decorators included."""
-    return hashlib.sha256(inspect.getsource(inspect.unwrap(function)).encode()).hexdigest()
+    return text_hash(inspect.getsource(inspect.unwrap(function)))
+
+
+def text_hash(source: str) -> str:
+    """SHA-256 of a source."""
+    return hashlib.sha256(source.encode()).hexdigest()
 
 
 @functools.cache
@@ -92,12 +98,21 @@ def check(name: str, module: ModuleType) -> dict[str, str]:
     """
     hashes = {one: source_hash(function) for one, function in originals(name, module).items()}
     for one, found in hashes.items():
-        if found not in known_sources().get(one, {}):
-            raise PatchRefused(
-                f"patch {load(name).NAME}: {module.__name__}.{one} in {module.__file__} is not a version this patch "
-                f"knows (source hash {found[:12]}); nothing was patched"
-            )
+        check_known(name, f"{module.__name__}.{one}", one, found, module.__file__)
     return hashes
+
+
+def check_known(name: str, target: str, function: str, sha: str, file: object) -> None:
+    """Nothing, if the patch was written for a function with this source hash.
+
+    Raises:
+        PatchRefused: it was not.
+    """
+    if sha not in known_sources().get(function, {}):
+        raise PatchRefused(
+            f"patch {load(name).NAME}: {target} in {file} is not a version this patch knows "
+            f"(source hash {sha[:12]}); nothing was patched"
+        )
 
 
 def apply(name: str, module: ModuleType) -> None:
@@ -123,6 +138,34 @@ def targets(name: str) -> list[ModuleType]:
     if found := [module for module in there if originals(name, module)]:
         return found
     raise PatchRefused(f"patch {load(name).NAME}: no such module is installed; nothing was patched")
+
+
+def read_targets(name: str) -> list[tuple[str, str, str]]:
+    """(module, function, source) of each function that a patch of SGLang acts on; nothing is imported.
+
+    Raises:
+        PatchRefused: SGLang is not installed, or has no such function.
+    """
+    found = []
+    for module, functions in TARGETS[name].items():
+        file = unimported.file_of(module)
+        for function in functions:
+            source = unimported.source_of(file, function) if file else None
+            if source is None:
+                told = no_sglang() or f"SGLang {version('sglang')} has no {module}.{function}"
+                raise PatchRefused(f"patch {load(name).NAME}: {told}; nothing was patched")
+            found.append((module, function, source))
+    return found
+
+
+def no_sglang() -> str:
+    """That SGLang is not there, in words; nothing where it is."""
+    return "" if unimported.file_of("sglang.__init__") else "SGLang is not installed here"
+
+
+def of_sglang(name: str) -> bool:
+    """Whether a patch acts on SGLang."""
+    return all(module.startswith("sglang.") for module in TARGETS[name])
 
 
 def load(name: str) -> ModuleType:
