@@ -7,7 +7,7 @@ def peak_bytes(graph) -> int:
     A tensor lives from the node that makes it to the last node that uses it or a view of it.
     """
     nodes = list(graph.graph.nodes)
-    last_use = {user: place for place, node in enumerate(nodes) for user in node.all_input_nodes}
+    last_use = {used: place for place, node in enumerate(nodes) for used in node.all_input_nodes}
     born: dict[int, tuple[int, int]] = {}  # storage -> (bytes, place)
     dies: dict[int, int] = {}
     for place, node in enumerate(nodes):

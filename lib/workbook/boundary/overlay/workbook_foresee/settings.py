@@ -79,10 +79,12 @@ def rule(file: str, line: int) -> str:
     """The condition under which a line is reached, as its source states it, with the place."""
     tree = ast.parse("".join(linecache.getlines(file)))
     around = [
-        node
+        (node.lineno, test)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and node.lineno <= line <= max(one.end_lineno or 0 for one in node.body)
+        if isinstance(node, ast.If)
+        for branch, test in ((node.body, node.test), (node.orelse, ast.UnaryOp(ast.Not(), node.test)))
+        if branch and branch[0].lineno <= line <= (branch[-1].end_lineno or 0)
     ]
-    innermost = max(around, key=lambda node: node.lineno, default=None)
-    condition = " ".join(ast.unparse(innermost.test).split()) if innermost else "always"
+    _, innermost = max(around, key=lambda one: one[0], default=(0, None))
+    condition = " ".join(ast.unparse(innermost).split()) if innermost else "always"
     return f"{condition} ({Path(file).name}:{line})"
