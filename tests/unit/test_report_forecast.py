@@ -30,7 +30,7 @@ NO_LEVEL = model_stop(order=2, past="a remedy", past_level=None)
         (forecast(), "glm5-nvfp4-tp8 at patch level 0 (unpatched) on SGLang 0.5.9 traces to its end: "
          "the first 4 of 78 layers, 9 pieces."),
         (forecast(model_stop()), "stops at _thread.allocate_lock (model.layers.0.mlp); patch level 4 (custom-op) gets "
-         "past it, and then the trace reaches its end."),
+         "past it, and a few layers of each kind then trace."),
         (forecast(model_stop(), INDEXER), "patch level 5 (nsa-indexer) gets past both stops"),
         (forecast(model_stop(), NO_LEVEL), "of 2 stops, no patch level gets past 1."),
         (forecast(model_stop(), BEYOND).model_copy(update={"blockers": (model_stop(), BEYOND)}),

@@ -49,9 +49,8 @@ def _way_out(found: Forecast) -> str:
     if None in levels:
         return f"of {len(there)} stops, no patch level gets past {levels.count(None)}"
     highest = max(one for one in levels if one is not None)
-    return (
-        f"patch level {highest} ({level(highest).name}) gets past {which}, and then the trace reaches its end"
-    )
+    # What comes after a stop is looked for in the first layers alone, as many as have each kind.
+    return f"patch level {highest} ({level(highest).name}) gets past {which}, and a few layers of each kind then trace"
 
 
 def facts(found: Forecast) -> dict[str, str]:
