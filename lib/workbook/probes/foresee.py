@@ -3,7 +3,7 @@
     PYTHONPATH=<overlay>:<SGLang's sources>:<FlashInfer's folder> python -P foresee.py SPEC.json
 
 SPEC.json: {"files": the model's configuration by file name, "argv": SGLang's arguments with the model's folder as
-"MODEL", "arch", "gpus", "rank"}. Every tensor is a fake one on a GPU that is not there; nothing is computed.
+"MODEL", "env": the server's own, "arch", "gpus", "rank"}. Every tensor is a fake one on a GPU that is not there; nothing is computed.
 """
 
 import json
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from workbook_overlay.answer import answer
 
+STARTED = time.perf_counter()
 MODEL = "MODEL"
 
 
@@ -26,7 +27,7 @@ class Phases:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self._since = time.perf_counter()
+        self._since = STARTED
 
     def end(self, name: str) -> None:
         now = time.perf_counter()
@@ -35,12 +36,13 @@ class Phases:
         print(f"phase {name}: {self.seconds[name]:.1f} s", file=sys.stderr, flush=True)
 
 
-def foresee(asked: dict) -> dict:
+def foresee(asked: dict, scratch: Path) -> dict:
     from workbook_foresee import device, group, kernels, settings
 
     phases = Phases()
+    os.environ.update(asked["env"])
     declared = device.declare_gpus(asked["arch"], asked["gpus"])
-    with ExitStack() as around, tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as around, tempfile.TemporaryDirectory(dir=scratch) as folder:
         for name, text in asked["files"].items():
             (Path(folder) / name).write_text(text)
         kernels.stand_in()
@@ -159,8 +161,8 @@ def versions() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    spec = json.loads(Path(sys.argv[1]).read_text())
-    status = answer(lambda: foresee(spec))
+    spec = Path(sys.argv[1])
+    status = answer(lambda: foresee(json.loads(spec.read_text()), spec.parent))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)  # torch's fake process group complains when it is torn down

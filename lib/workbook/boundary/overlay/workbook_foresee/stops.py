@@ -34,7 +34,7 @@ def all_of(error: BaseException, again: Callable[[], object], model, seen: dict)
 
     search = Search(type(model).forward, "sglang", seen, has_kernels=True, own_opaque=False)
     found: list[dict] = []
-    seconds = 0.0
+    applied, seconds = len(patches.APPLIED), 0.0
     while len(found) < MOST:
         stop = {"error": explain(error), "layer": layer_of(error), "seconds": seconds}
         stop |= {"rests_on_stand_in": rests_on_stand_in(error), "level": None}
@@ -69,6 +69,7 @@ def all_of(error: BaseException, again: Callable[[], object], model, seen: dict)
         )
         break
     search.passed.restore()
+    del patches.APPLIED[applied:]  # what the search put in place is no part of the launch
     return found
 
 
