@@ -211,7 +211,13 @@ def foresee_capture(study: Study) -> Forecast:
     say(f"asking SGLang {stack.sglang} about {profile.name}")
     try:
         found = foresee(
-            study.node, stack, profile, **asked, quick=not gpus, raw_dir=study.run.raw, on_phase=say
+            study.node,
+            stack,
+            profile,
+            **asked,
+            quick=not gpus,
+            raw_dir=study.run.raw,
+            on_phase=lambda line: say(line.removeprefix("phase ")),
         )
     except WorkbookError as error:  # a gap that is seen; the servers can still be asked
         found = not_told(stack, profile, str(error), **asked)

@@ -155,3 +155,13 @@ def test_an_explanation_leaves_out_the_frames_of_c_and_python():
     assert diagnosis.explanation(message) == 'got RuntimeError("no data'
     escaped = message.replace("\nException", "\\nException")
     assert diagnosis.explanation(escaped) == 'got RuntimeError("no data'
+
+
+def test_a_branch_on_data_is_an_operation_and_the_advice_is_left_out():
+    message = (
+        "Consider annotating your code using torch._check*(). Could not guard on data-dependent expression u0 <= 2048 "
+        "(unhinted: u0 <= 2048).  (Size-like symbols: none)\n\nCaused by: if skip:\n"
+        'For more information, run with TORCH_LOGS="dynamic"\nUser Stack (most recent call last):'
+    )
+    assert diagnosis.operation(message) == "a branch on data: u0 <= 2048"
+    assert diagnosis.explanation(message).endswith("Caused by: if skip:")
