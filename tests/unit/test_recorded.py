@@ -20,16 +20,19 @@ def captures() -> dict[str, RealCapture]:
 
 @pytest.fixture(scope="module")
 def raw() -> dict[str, str]:
-    with tarfile.open(DATA / "recorded" / recorded.CAPTURES / "raw.tar.xz") as archive:
-        return {
-            member.name.removeprefix("raw/"): archive.extractfile(member).read().decode()
-            for member in archive
-            if member.isfile()
-        }
+    found = {}
+    for name in ("raw.tar.xz", "raw-level5.tar.xz"):
+        with tarfile.open(DATA / "recorded" / recorded.CAPTURES / name) as archive:
+            found |= {
+                member.name.removeprefix("raw/"): archive.extractfile(member).read().decode()
+                for member in archive
+                if member.isfile()
+            }
+    return found
 
 
 def test_each_is_of_a_model_whose_configuration_is_here(captures):
-    assert len(captures) == len(recorded.captures()) == 22
+    assert len(captures) == len(recorded.captures()) == 27
     assert all(model_configs.find(one.checkpoint) for one in captures.values())
     assert all(one.checkpoint in one.argv for one in captures.values())
     assert (
@@ -66,7 +69,10 @@ def test_an_end_has_what_belongs_to_it(captures):
         assert (one.outcome is CaptureEnd.SWITCHED_OFF) == bool(one.reason)
         if one.outcome is CaptureEnd.CAPTURED and one.mode is CaptureMode.PIECEWISE:
             assert len(one.recompiles) == len(one.graphs) - 1
-            assert {graph.split for graph in one.graphs} == {one.layers}
+            split_at = (
+                2 if one.env.get("WORKBOOK_PATCH_LEVEL") == "5" else 1
+            )  # a layer: attention, its indexer
+            assert {graph.split for graph in one.graphs} == {split_at * one.layers}
         else:
             assert not one.graphs and not one.cuda_graphs
 
@@ -75,6 +81,74 @@ def test_cuda_graphs_are_compiled_pieces_times_sizes(captures):
     name = "llama-bf16-32-layers"
     found = [captures[name + end].cuda_graphs for end in ("", "-default-sizes", "-8192-alone")]
     assert found == [33 * 22, 33 * 58, 33]
+
+
+@pytest.fixture(scope="module")
+def answers(raw) -> dict[str, dict]:
+    """By server: prompt -> what it answered; of several prompts at once, each by its number."""
+    return {
+        name.removeprefix("glm-5-bf16-").removesuffix("/answers.json"): {
+            prompt + (f", number {number}" if isinstance(told, list) else ""): one
+            for prompt, told in json.loads(text).items()
+            for number, one in enumerate(told if isinstance(told, list) else [told], 1)
+        }
+        for name, text in raw.items()
+        if name.endswith("/answers.json")
+    }
+
+
+@pytest.fixture(scope="module")
+def compared() -> list[dict]:
+    return json.loads((DATA / "recorded" / recorded.CAPTURES / "level5-answers.json").read_text())
+
+
+def test_level_5s_answers_are_compared_as_the_raw_ones_say(answers, compared):
+    assert len(compared) == 93
+    for row in compared:
+        assert answers[row["server"]][row["prompt"]]["cached"] == row["cached"]
+        for pair, told in row["pairs"].items():
+            one, other = (answers[name][row["prompt"]] for name in pair.split(" / "))
+            assert len(one["tokens"]) == len(other["tokens"]) == 32
+            same = [a == b for a, b in zip(one["tokens"], other["tokens"], strict=True)]
+            assert told["equal_tokens"] == [*same, False].index(False)
+            apart = max(abs(a - b) for a, b in zip(one["looked_at"], other["looked_at"], strict=True))
+            assert told["logprob"] == pytest.approx(apart, abs=1e-4)
+
+
+def test_up_to_what_the_indexer_keeps_level_5_equals_the_same_code_run_eagerly(compared):
+    exact = {"equal_tokens": 32, "logprob": 0.0}
+    short = [row for row in compared if not re.match(r"3\d\d\d", row["prompt"])]
+    pairs = [row["pairs"]["level5 / as-piecewise"] for row in short if row["server"] == "level5"]
+    assert pairs == [exact] * 39
+    again = [
+        row["pairs"]["3-layers-reference-again / 3-layers-reference"]
+        for row in short
+        if "3-" in row["server"]
+    ]
+    assert again == [exact] * 39
+    assert min(row["another_first_token"]["logprob"] for row in short if "another_first_token" in row) > 1
+
+
+def test_beyond_it_level_5_is_nearer_to_the_reference_than_a_wrong_choice(compared):
+    found = [
+        [
+            row["pairs"][f"3-layers-{name} / 3-layers-reference"]["logprob"]
+            for name in ("level5", "wrong-choice")
+        ]
+        for row in compared
+        if row["server"] == "3-layers-level5" and re.match(r"3\d\d\d after", row["prompt"])
+    ]
+    assert len(found) == 2 and all(3 * ours < wrong for ours, wrong in found)
+
+
+def test_prefills_ran_in_graphs_at_level_5_alone(raw):
+    for server, expected in (("level5", {True, False}), ("reference", {False}), ("as-piecewise", {False})):
+        lines = re.findall(
+            r"Prefill batch.*#new-token: (\d+),.*cuda graph: (\w+)", raw[f"glm-5-bf16-{server}/server.log"]
+        )
+        assert {graph == "True" for _, graph in lines} == expected
+        if server == "level5":  # the log counts whole pages of 64 tokens
+            assert all(graph == "True" for tokens, graph in lines if int(tokens) <= 256)
 
 
 def test_a_damaged_one_is_one_sentence(tmp_path, monkeypatch):
