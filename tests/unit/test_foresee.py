@@ -118,7 +118,8 @@ def test_a_model_that_traces_has_its_pieces_and_what_its_graphs_will_take():
     assert found.outcome is Foretold.TRACES and found.reason == ""
     assert found.blockers == () and [one.pieces for one in found.graphs] == [157, 157]
     assert found.memory.graphs == 79 * 3 and found.memory.pool_gib == 3
-    assert found.memory.total_gib == pytest.approx(3 + 79 * 3 * found.memory.per_graph_mib / 1024)
+    once = found.memory.total_gib - (3 + 79 * 3 * found.memory.per_graph_mib / 1024)
+    assert -1e-9 < once < 0.1  # what any capture takes, whatever is captured
     assert "2048 tokens" in found.memory.basis and "H200" in found.memory.basis
     assert found.declared.input_shapes == ("int64 (2048,)", "int64 (4,)")
     assert (found.model_layers, found.layers, found.argv) == (78, 78, ("--model-path", "MODEL"))

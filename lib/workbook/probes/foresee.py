@@ -3,7 +3,8 @@
     PYTHONPATH=<overlay>:<SGLang's sources>:<FlashInfer's folder> python -P foresee.py SPEC.json
 
 SPEC.json: {"files": the model's configuration by file name, "argv": SGLang's arguments with the model's folder as
-"MODEL", "env": the server's own, "arch", "gpus", "rank"}. Every tensor is a fake one on a GPU that is not there; nothing is computed.
+"MODEL", "env": the server's own, "arch", "gpus", "rank"}. Every tensor is a fake one on a GPU that is not there;
+nothing is computed.
 """
 
 import json

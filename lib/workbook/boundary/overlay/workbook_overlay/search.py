@@ -2,8 +2,6 @@
 
 import functools
 import inspect
-from collections.abc import Callable
-
 
 NEEDS_OPERATOR = (
     "takes or gives tensors and cannot be run on fake ones: it needs an operator with a fake of its own"

@@ -1,8 +1,8 @@
 """Level 5: sparse attention's indexer is an operator at which SGLang splits, as it does at attention; so is attention.
 
-The indexer asks how long the batch is, in Python, and branches on it; its kernels read plans of the batch at hand. So it
-can neither be traced nor captured: it has to run between graphs. What it selects goes on to attention, whose own operator
-(`unified_attention_with_output`, SGLang 0.5.9 and 0.5.12) has no argument for it.
+The indexer asks how long the batch is, in Python, and branches on it; its kernels read plans of the batch at hand. So
+it can neither be traced nor captured: it has to run between graphs. What it selects goes on to attention, whose own
+operator (`unified_attention_with_output`, SGLang 0.5.9 and 0.5.12) has no argument for it.
 """
 
 import functools
@@ -143,7 +143,15 @@ def attention(original):
             return original(self, q, k, v, forward_batch, save_kv_cache, **kwargs)
         output = q.new_empty((q.shape[0], self.tp_q_head_num * self.v_head_dim))
         operator(
-            q, k, v, output, selected, save_kv_cache, self.layer_id, kwargs.get("q_rope"), kwargs.get("k_rope")
+            q,
+            k,
+            v,
+            output,
+            selected,
+            save_kv_cache,
+            self.layer_id,
+            kwargs.get("q_rope"),
+            kwargs.get("k_rope"),
         )
         return output
 
