@@ -1,6 +1,6 @@
-"""Forecasts held against the truth: real captures on an H200, public reports, and every model of data/models.
+"""Forecasts held against the truth: real captures on an H200, public reports, and models of data/models.
 
-    .venv/bin/python benchmarks/forecasts.py captures reports models [--jobs 2]
+    .venv/bin/python benchmarks/forecasts.py captures reports models [--only NAME] [--jobs 2]
 
 Needs the sources of the stacks `seed` and `hopper` (`workbook stack create NAME --sources`). Each forecast takes half a
 minute of one core. What was foretold is kept in data/foresee/forecasts.json, from which data/foresee/README.md's tables
@@ -19,16 +19,49 @@ from tqdm import tqdm
 
 from workbook import catalog, recorded
 from workbook.boundary.foresee import MODEL, ask, foresee, judge
-from workbook.boundary.model_files import few_layers, profile_for
+from workbook.boundary.model_files import profile_for
 from workbook.errors import WorkbookError
 from workbook.node.connect import connect
 from workbook.paths import DATA
 from workbook.serving import model_configs
-from workbook.types import CaptureMode, Forecast, Foretold, LaunchProfile, Stack
+from workbook.types import Forecast, Foretold, Stack
 from workbook.types.foresee import RealCapture
 
 KEPT = DATA / "foresee" / "forecasts.json"
+KEPT_FIELDS = {
+    *(
+        "outcome",
+        "reason",
+        "architecture",
+        "quantization",
+        "layers",
+        "arch",
+        "tp",
+        "stack",
+        "patch_level",
+        "versions",
+    ),
+    *(
+        "graphs",
+        "capture_sizes",
+        "compiled_sizes",
+        "memory",
+        "weights_gib",
+        "switches",
+        "chosen",
+        "seconds",
+        "peak_gib",
+    ),
+}
 FP4, TP = "modelopt_fp4", 8
+#: Of each family the largest model, once in each kind of number that it is published in.
+MODELS = (
+    *("GLM-5", "GLM-5-FP8", "GLM-5-NVFP4", "Qwen3-32B", "Qwen3-32B-FP8", "Qwen3-32B-NVFP4"),
+    *("Qwen3-235B-A22B", "Qwen3-235B-A22B-FP8", "Qwen3-235B-A22B-NVFP4"),
+    *("Llama-3.3-70B-Instruct", "Llama-3.3-70B-Instruct-FP8", "Llama-3.3-70B-Instruct-FP4"),
+    *("DeepSeek-V3-bf16", "DeepSeek-V3", "DeepSeek-V3.1-NVFP4"),
+    *("GLM-4.5", "GLM-4.5-FP8", "GLM-4.5-NVFP4", "gpt-oss-120b", "gpt-oss-120b-bf16"),
+)
 
 
 @dataclass(frozen=True)
@@ -49,16 +82,19 @@ def capture_questions() -> Iterator[Question]:
 def like_capture(real: RealCapture) -> Forecast:
     files = model_configs.files(real.checkpoint)
     config = json.loads(files["config.json"])
-    layers = config["num_hidden_layers"]
-    cut = {key: value[: real.layers] if isinstance(value, list) and len(value) == layers else value for key, value in config.items()}
-    files["config.json"] = json.dumps(cut | {"num_hidden_layers": real.layers})
+    whole = config["num_hidden_layers"]
+    for key, value in config.items():
+        if isinstance(value, list) and len(value) == whole:  # one entry a layer
+            config[key] = value[: real.layers]
+    files["config.json"] = json.dumps(config | {"num_hidden_layers": real.layers})
     argv = [MODEL if one == real.checkpoint else one for one in real.argv]
     stack = catalog.load(Stack, "hopper")
     profile = profile_for(real.checkpoint).model_copy(update={"name": real.name})
     level = int(real.env.get("WORKBOOK_PATCH_LEVEL", 0))
     told = {"profile": profile, "stack": stack, "arch": "sm90", "tp": 1, "rank": 0, "patch_level": level}
     told |= {"layers": real.layers}
-    spec = {"files": files, "argv": argv, "arch": "sm90", "gpus": 1, "rank": 0}
+    env = {key: value for key, value in real.env.items() if key.startswith("SGLANG_")}
+    spec = {"files": files, "argv": argv, "env": env, "arch": "sm90", "gpus": 1, "rank": 0}
     return judge(told, ask(connect("local"), stack, spec, level, None, lambda line: None), argv)
 
 
@@ -84,11 +120,13 @@ def like_report(report: dict[str, Any]) -> Forecast:
 
 
 def model_questions() -> Iterator[Question]:
-    """Every checkpoint on every stack: as it is, and at the highest level where something stops."""
-    for name in model_configs.checkpoint_names():
+    """The models on every stack: as they are, and in FP4 on the case's at the highest level as well."""
+    for name in MODELS:
         for stack in ("seed", "hopper", "current"):
             for level in (0, 5) if profile_for(name).quantization == FP4 and stack == "seed" else (0,):
-                yield Question(f"{name} on {stack} at level {level}", lambda *at, a=(name, stack, level): like_model(*a))
+                yield Question(
+                    f"{name} on {stack} at level {level}", lambda *at, a=(name, stack, level): like_model(*a)
+                )
 
 
 def like_model(name: str, stack: str, level: int) -> Forecast:
@@ -102,27 +140,34 @@ def made(question: Question) -> tuple[str, dict[str, Any]]:
         found = question.ask()
     except WorkbookError as error:
         return question.name, {"outcome": Foretold.CANNOT_TELL, "reason": str(error)}
-    keep = {"outcome", "reason", "layers", "capture_sizes", "compiled_sizes", "memory", "switches", "weights_gib", "versions",
-            "seconds", "peak_gib", "patch_level", "arch", "tp", "stack", "architecture", "graphs", "quantization", "chosen"}  # fmt: skip
-    kept = found.model_dump(mode="json", include=keep)
+    kept = found.model_dump(mode="json", include=KEPT_FIELDS)
     kept["blockers"] = [
-        one.model_dump(mode="json", include={"layer", "operation", "blamed", "past", "past_level", "passed", "message"})
+        one.model_dump(
+            mode="json", include={"layer", "operation", "blamed", "past", "past_level", "passed", "message"}
+        )
         for one in found.blockers
     ]
     return question.name, kept
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parts = {"captures": capture_questions, "reports": report_questions, "models": model_questions}
     parser.add_argument("parts", nargs="+", choices=parts)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", action="append", help="those whose name has this in it; repeatable")
     asked = parser.parse_args()
     kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
     for part in asked.parts:
-        questions = list(parts[part]())
+        questions = [
+            one for one in parts[part]() if not asked.only or any(word in one.name for word in asked.only)
+        ]
         with ThreadPoolExecutor(asked.jobs) as pool:
-            kept[part] = dict(tqdm(pool.map(made, questions), total=len(questions), desc=part))
+            kept[part] = kept.get(part, {}) | dict(
+                tqdm(pool.map(made, questions), total=len(questions), desc=part)
+            )
         KEPT.write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -189,7 +189,7 @@ def test_an_error_of_sglangs_own_is_not_a_stop():
     }
     found = judge(TOLD, answer(error=error, compiled=False, stage="load", graphs=[]), [])
     assert found.outcome is Foretold.CANNOT_TELL and found.blockers == ()
-    assert found.reason == "SGLang stops before any trace (load): ValueError: not divisible by 128"
+    assert found.reason == "SGLang fails (load): ValueError: not divisible by 128"
 
 
 def test_what_switches_it_off_is_named_and_silence_is_told_as_silence():

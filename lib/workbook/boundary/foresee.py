@@ -35,8 +35,8 @@ TIMEOUT_S = 900
 MODEL = "MODEL"  # stands in the arguments where the model's folder will
 ENFORCE = "--enforce-piecewise-cuda-graph"
 PORT = 30000  # in the arguments only; nothing listens
-#: Memory of a captured graph beside its tensors, in MiB, and where that was measured.
-PER_GRAPH_MIB = 0.135
+#: Memory of a captured graph beside its tensors, in MiB; what any capture takes once, in GiB; where it was measured.
+PER_GRAPH_MIB, ONCE_GIB = 0.135, 0.05
 MEASURED = "one H200, SGLang 0.5.12, torch 2.11.0"
 _PHASE = re.compile(r"phase (.+): \d+\.\d s")
 
@@ -107,7 +107,7 @@ def foresee(
             f"FlashInfer {stack.flashinfer} is not on node {node.node.name} (looked in {flashinfer_dir(node, stack)}).",
             f"Run: workbook stack create {stack.name} --sources",
         )
-    spec = {"files": files, "argv": argv, "arch": arch, "gpus": ranks, "rank": rank}
+    spec = {"files": files, "argv": argv, "env": profile.env, "arch": arch, "gpus": ranks, "rank": rank}
     answer = ask(node, stack, spec, patch_level, raw_dir, on_phase)
     return judge(told, answer, argv)
 
@@ -257,8 +257,11 @@ def _outcome(answer: dict[str, Any], blockers: tuple[ModelBlocker, ...]) -> tupl
             f"{first.operation or said} in {first.blamed or 'a function of neither library'}",
         )
     if error := answer["error"]:
-        said = _first_line(f"{error['type'].rpartition('.')[2]}: {error['message']}")
-        return Foretold.CANNOT_TELL, f"SGLang stops before any trace ({answer['stage']}): {said}"
+        said = _first_line(f"{error['type'].rpartition('.')[2]}: {error['message']}").removesuffix(": ")
+        where = _blamed(diagnosis.frames(error["stack"]))
+        return Foretold.CANNOT_TELL, f"SGLang fails ({answer['stage']}): {said}" + (
+            f" in {where}" if where else ""
+        )
     if answer["compiled"] and not answer["graphs"]:
         return Foretold.CANNOT_TELL, "SGLang's piecewise runner compiled no graph"
     if answer["compiled"]:
@@ -321,7 +324,7 @@ def _memory(answer: dict[str, Any], graphs: tuple[SplitGraph, ...]) -> GraphMemo
         pool_gib=pool,
         graphs=count,
         per_graph_mib=PER_GRAPH_MIB,
-        total_gib=pool + count * PER_GRAPH_MIB / 1024,
-        basis=f"tensors alive at once at {answer['compiled_sizes'][0]} tokens, and {PER_GRAPH_MIB} MiB a graph as "
-        f"measured on {MEASURED}",
+        total_gib=pool + count * PER_GRAPH_MIB / 1024 + ONCE_GIB,
+        basis=f"tensors alive at once at {answer['compiled_sizes'][0]} tokens, and {PER_GRAPH_MIB} MiB a graph and "
+        f"{ONCE_GIB} GiB once, as measured on {MEASURED}",
     )

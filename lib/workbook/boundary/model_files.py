@@ -2,6 +2,7 @@
 
 import json
 import reprlib
+import tempfile
 from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationError
@@ -51,7 +52,7 @@ def model_files(node: NodeConnection, profile: LaunchProfile) -> dict[str, str]:
         WorkbookError: a tiny model could not be made.
     """
     if profile.model.partition(":")[0] == "tiny":
-        return _read(Path(resolve_model(node, profile)))
+        return _read_there(node, Path(resolve_model(node, profile)))
     if (folder := Path(profile.model)).is_dir():
         return _read(folder)
     if model_configs.find(profile.model):
@@ -124,6 +125,13 @@ def _shape(files: dict[str, str]) -> _Shape:
 
 def _a_layer_each(value: object, layers: int) -> bool:
     return isinstance(value, list) and len(value) == layers
+
+
+def _read_there(node: NodeConnection, folder: Path) -> dict[str, str]:
+    """The configuration of a model that lies on the node."""
+    with tempfile.TemporaryDirectory() as here:
+        node.get(folder / CONFIG, Path(here) / CONFIG)
+        return _read(Path(here))
 
 
 def _read(folder: Path) -> dict[str, str]:

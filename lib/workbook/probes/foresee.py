@@ -108,7 +108,7 @@ def run(args, rank: int, reasons: list[str], heard: list[str], phases: Phases) -
 
 def result(error, reached, phases: Phases) -> dict:
     from workbook_foresee import memory
-    from workbook_overlay.explain import explain
+    from workbook_foresee.stops import located
     from workbook_overlay.pieces import describe
 
     graphs = [
@@ -116,7 +116,7 @@ def result(error, reached, phases: Phases) -> dict:
     ]
     return {
         "stage": reached.stage,
-        "error": explain(error) if error is not None and not reached.stops else None,
+        "error": located(error) if error is not None and not reached.stops else None,
         "compiled": reached.piecewise is not None and error is None,
         "stops": reached.stops,
         "graphs": [describe(backend, graph) for backend, graph in graphs],

@@ -71,6 +71,34 @@ def define_operators() -> None:
 _PARENTS = ("cuda", "cuda.bindings")  # have modules below them, and nothing else
 
 
+def stand_in_triton() -> None:
+    """Have Triton ask a driver that only tells the declared GPU; its kernels are compiled by nobody here."""
+    import torch
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    major, minor = torch.cuda.get_device_capability()
+
+    class Driver:
+        def get_current_target(self):
+            return GPUTarget("cuda", 10 * major + minor, 32)
+
+        def get_current_device(self):
+            return 0
+
+        def get_current_stream(self, device=None):
+            return 0
+
+        def get_device_interface(self):
+            return torch.cuda
+
+        def get_active_torch_device(self):
+            return torch.device("cuda", 0)
+
+    driver.set_active(Driver())
+    note("Triton's driver: tells the declared GPU, and runs nothing")
+
+
 class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds what is only there to call kernels, and makes modules of it that refuse."""
 
@@ -103,6 +131,22 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
             count = torch.cuda.get_device_properties(0).multi_processor_count
             module.get_num_sms, module.set_num_sms = lambda: count, do_nothing
+        if module.__name__.startswith("deep_gemm"):
+            module.get_mn_major_tma_aligned_packed_ue8m0_tensor = packed_scales
+            module.get_tma_aligned_size = aligned_size
+
+
+def packed_scales(scales):
+    """The shape in which DeepGEMM's layout kernel leaves scales on Blackwell: four exponents to an int32."""
+    import torch
+
+    return scales.new_empty((*scales.shape[:-1], -(-scales.shape[-1] // 4)), dtype=torch.int32)
+
+
+def aligned_size(count: int, element_size: int) -> int:
+    """The next number of elements that fills whole units of 16 bytes, which the tensor memory accelerator asks for."""
+    unit = 16 // element_size
+    return -(-count // unit) * unit
 
 
 class BuiltKernels:
@@ -125,6 +169,7 @@ def import_sglang(server_args) -> None:
     from sglang.srt.model_executor import model_runner  # noqa: F401
     from sglang.srt.model_loader import loader
 
+    stand_in_triton()
     initialize_moe_config(server_args)
     for module, name in _INITIALISED:
         with suppress(ImportError, AttributeError):  # newer than the oldest version that is known

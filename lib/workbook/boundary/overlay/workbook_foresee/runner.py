@@ -35,6 +35,7 @@ class Reached:
         self.piecewise = None
         self.warming = self.installed = self.enough = False
         self.few = 0  # graphs that Dynamo made of a few layers, at two sizes
+        self.compiled_module = None
         self.install: Callable[[], object] = lambda: None
 
     def to(self, stage: str) -> None:
@@ -68,7 +69,8 @@ def start(server_args, rank: int, reached: Reached):
 
         def load_model(self):
             reached.to("load")
-            super().load_model()
+            with idle_kernels():
+                super().load_model()
             reached.weights_gib = (
                 sum(one.numel() * one.element_size() for one in self.model.parameters()) / 2**30
             )
@@ -128,10 +130,10 @@ def _compile_without_capture(runners, reached: Reached) -> None:
 
     install = piecewise.install_torch_compiled
 
-    def warm_up_and_install(*args, **kwargs):
+    def warm_up_and_install(module, **kwargs):
         _warm_up(reached)
-        reached.installed = True
-        reached.install = lambda: install(*args, **kwargs)
+        reached.installed, reached.compiled_module = True, module
+        reached.install = lambda: install(module, **kwargs)
         return reached.install()
 
     piecewise.install_torch_compiled = warm_up_and_install
@@ -182,14 +184,22 @@ def _compile_without_capture(runners, reached: Reached) -> None:
             import torch
 
             def again():
+                reached.to("find what comes after")
                 torch._dynamo.reset()
                 step(self, num_tokens=num_tokens)
 
+            def warm_up():
+                compiled = vars(reached.compiled_module).pop("forward")  # SGLang's, which would trace
+                try:
+                    with answered(lambda: reached.num_tokens):
+                        _warm_up(reached)
+                finally:
+                    reached.compiled_module.forward = compiled
+
             if not type(error).__module__.startswith("torch._dynamo"):
                 return []
-            reached.to("find what comes after")
             reached.graphs_of_model = len(reached.graphs)
-            return stops.all_of(error, again, self.model_runner.model, reached.seen)
+            return stops.all_of(error, again, warm_up, self.model_runner.model, reached)
 
         def capture(self):
             reached.to("compiled")
@@ -201,15 +211,20 @@ def _compile_without_capture(runners, reached: Reached) -> None:
 
 
 def _warm_up(reached: Reached) -> None:
-    """An eager forward, as a server has run many by the time it compiles; where it stops without kernels, it stops.
+    """An eager forward, as a server has run some by the time it compiles; where it stops without kernels, it stops.
 
-    SGLang 0.5.12 runs the model once itself at this place, in the runner's own context: what fails there whatever the
-    kernels do, fails there on a GPU too.
+    Those are of its decode graphs' capture; a server that captures none compiles in a cold process. SGLang 0.5.12 runs
+    the model once itself at this place, in the runner's own context: what fails there whatever the kernels do, fails
+    there on a GPU too.
     """
     runner = reached.piecewise
     runs_it_itself = hasattr(runner, "warmup_compile")
+    server = runner.model_runner
+    if not runs_it_itself and (not server.is_generation or server.server_args.disable_cuda_graph):
+        note("eager warm-up: none, since this server captures no decode graphs before")
+        return
     step = runner.warmup_compile if runs_it_itself else runner.warmup_torch_compile
-    reached.warming = True
+    reached.warming, installed, reached.installed = True, reached.installed, False
     reached.to("eager warm-up")
     try:
         with idle_kernels(), stops.few_layers(runner.model_runner.model), watch() as reached.seen:
@@ -222,7 +237,7 @@ def _warm_up(reached: Reached) -> None:
         said = f"{type(error).__name__}: {error}".splitlines()[0]
         note(f"eager warm-up: stopped without kernels at {said[:200]}")
     finally:
-        reached.warming = False
+        reached.warming, reached.installed = False, installed
 
 
 class Enough(BaseException):

@@ -21,18 +21,21 @@ STAND_IN = "this is a stand-in"
 _MODULE = re.compile(r"\._modules\['(\w+)'\]")
 
 
-def all_of(error: BaseException, again: Callable[[], object], model, seen: dict) -> list[dict]:
+def all_of(
+    error: BaseException, again: Callable[[], object], warm_up: Callable[[], None], model, reached
+) -> list[dict]:
     """Every stop from `error` on; the last tells that the trace reaches its end, or why it cannot be passed.
 
     Args:
         error: what stopped the first trace.
         again: traces once more, from nothing.
+        warm_up: runs the model eagerly once more, which comes further once an operator was put in place.
         model: SGLang's model.
-        seen: what each function did in an eager call, by `passing.watch`.
+        reached: has what each function did in the eager call, by `passing.watch`.
     """
     from workbook_overlay.search import Search
 
-    search = Search(type(model).forward, "sglang", seen, has_kernels=True, own_opaque=False)
+    search = Search(type(model).forward, "sglang", reached.seen, has_kernels=True, own_opaque=False)
     found: list[dict] = []
     applied, seconds = len(patches.APPLIED), 0.0
     while len(found) < MOST:
@@ -47,6 +50,8 @@ def all_of(error: BaseException, again: Callable[[], object], model, seen: dict)
         level = None
         if put := operator_of_a_level(error, model):
             way, (how, level) = "opaque", put
+            warm_up()
+            search.seen = reached.seen
         else:
             way, how = search.next(error)
         found.append(stop | {"passed": way or "not passed", "how": how, "level": level})
@@ -78,19 +83,23 @@ def wrongly_called(error: BaseException) -> bool:
     return "Unknown keyword argument" in str(error)
 
 
-def eager(error: BaseException) -> dict:
-    """A stop of the eager forward that SGLang makes before it compiles, in the form of a trace's."""
+def located(error: BaseException) -> dict:
+    """An exception of SGLang as it runs, with the frames of SGLang and FlashInfer that led to it."""
     frames = [
         {"file": relative(at.filename), "line": at.lineno, "function": at.name, "code": at.line or ""}
         for at in traceback.extract_tb(error.__traceback__)
     ]
-    first = next(
-        (number for number, at in enumerate(frames) if at["file"].startswith("sglang/srt/models/")),
-        len(frames),
-    )
+    stack = [at for at in frames if at["file"].startswith(("sglang/", "flashinfer/"))]
+    return explain(error) | {"message": str(error).partition(". Schema:")[0], "stack": stack}
+
+
+def eager(error: BaseException) -> dict:
+    """A stop of the eager forward that SGLang makes before it compiles, in the form of a trace's."""
+    told = located(error)
+    in_model = [at["file"].startswith("sglang/srt/models/") for at in told["stack"]]
+    first = in_model.index(True) if any(in_model) else 0
     return {
-        "error": explain(error)
-        | {"stack": [at for at in frames[first:] if at["file"].startswith(("sglang/", "flashinfer/"))]},
+        "error": told | {"stack": told["stack"][first:]},
         "layer": "",
         "seconds": 0.0,
         "rests_on_stand_in": False,
@@ -101,8 +110,13 @@ def eager(error: BaseException) -> dict:
 
 
 def rests_on_stand_in(error: BaseException) -> bool:
-    """Whether a trace ended at something that was stood in for, so that it says nothing of a real one."""
-    return any(STAND_IN in str(one) for one in chained(error))
+    """Whether a trace ended at something that was stood in for, so that it says nothing of a real one.
+
+    So does a graph that was traced and then could not be compiled into kernels: nothing here compiles any.
+    """
+    return any(
+        STAND_IN in str(one) or type(one).__name__ == "BackendCompilerFailed" for one in chained(error)
+    )
 
 
 def chained(error: BaseException | None) -> Iterator[BaseException]:
