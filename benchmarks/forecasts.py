@@ -1,10 +1,11 @@
 """Forecasts held against the truth: real captures on an H200, public reports, and models of data/models.
 
     .venv/bin/python benchmarks/forecasts.py captures reports models [--only NAME] [--jobs 2]
+    .venv/bin/python benchmarks/forecasts.py tables
 
 Needs the sources of the stacks `seed` and `hopper` (`workbook stack create NAME --sources`). Each forecast takes half a
-minute of one core. What was foretold is kept in data/foresee/forecasts.json, from which data/foresee/README.md's tables
-are made; what was run before is kept where a part is not asked for again.
+minute of one core. What was foretold is kept in data/foresee/forecasts.json, from which `tables` makes
+data/foresee/tables.md; what was run before is kept where it is not asked for again.
 """
 
 import argparse
@@ -23,11 +24,19 @@ from workbook.boundary.model_files import profile_for
 from workbook.errors import WorkbookError
 from workbook.node.connect import connect
 from workbook.paths import DATA
+from workbook.report.text import one_line
 from workbook.serving import model_configs
 from workbook.types import Forecast, Foretold, Stack
-from workbook.types.foresee import RealCapture
+from workbook.types.foresee import CaptureEnd, RealCapture
 
 KEPT = DATA / "foresee" / "forecasts.json"
+TABLES = KEPT.with_name("tables.md")
+#: What a right forecast says of a launch that ended so.
+RIGHT = {
+    CaptureEnd.CAPTURED: Foretold.TRACES,
+    CaptureEnd.DIED: Foretold.STOPS,
+    CaptureEnd.SWITCHED_OFF: Foretold.SWITCHED_OFF,
+}
 KEPT_FIELDS = {
     *(
         "outcome",
@@ -150,16 +159,110 @@ def made(question: Question) -> tuple[str, dict[str, Any]]:
     return question.name, kept
 
 
+def capture_rows(kept: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """What was foretold of each real launch, and what it came to."""
+    real = {one.name: one for one in recorded.captures()}
+    yield "launch", "foretold", "real", "pieces foretold", "real", "graph memory, GiB, foretold", "real", ""
+    for name, told in kept["captures"].items():
+        ended, graphs = real[name], told.get("graphs") or []
+        hit = RIGHT[ended.outcome] == told["outcome"]
+        yield (
+            name,
+            told["outcome"],
+            ended.outcome,
+            pieces_of(graphs),
+            pieces_of([one.model_dump() for one in ended.graphs]),
+            f"{told['memory']['total_gib']:.2f}" if told.get("memory") else "",
+            f"{ended.graph_gib:.2f}" if ended.graph_gib else "",
+            "hit" if hit and (not graphs or graphs[0]["pieces"] == ended.graphs[0].pieces) else "miss",
+        )
+
+
+def pieces_of(graphs: list[dict[str, Any]]) -> str:
+    """Pieces of the first graph that Dynamo made: compiled and split."""
+    return f"{graphs[0]['compiled']} + {graphs[0]['split']}" if graphs else ""
+
+
+def report_rows(kept: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """What was foretold of each public report, and what it says."""
+    replays = {one["report"]: one for one in yaml.safe_load((DATA / "foresee" / "replays.yaml").read_text())}
+    reports = {one["id"]: one for one in yaml.safe_load((DATA / "foresee" / "reports.yaml").read_text())}
+    yield "report", "held out", "asked as", "reported", "foretold", "", "place"
+    for name, told in kept["reports"].items():
+        asked, report = replays[name], reports[name]
+        hit = asked["expect"] == told["outcome"]
+        place = asked["names"] and told["outcome"] == "stops"
+        yield (
+            f"[{name}]({report['url']})",
+            "yes" if report["held_out"] else "",
+            f"{asked['model']}, {asked['stack']}, {asked['arch']}, tp {asked['tp']}",
+            report["stage"],
+            f"{told['outcome']} {one_line(told['reason'], 90)}".strip().replace("|", "/"),
+            "hit" if hit else "miss",
+            ("same" if asked["names"] in stop_words(told) else "another") if place else "",
+        )
+
+
+def stop_words(told: dict[str, Any]) -> str:
+    first = told["blockers"][0]
+    return f"{told['reason']} {first['message'].partition('https://')[0]}"
+
+
+def model_rows(kept: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """What is foretold of each model."""
+    yield (
+        "model, stack and patch level",
+        "foretold",
+        "layers",
+        "pieces",
+        "stops, in order (what gets past it)",
+    )
+    for name, told in kept["models"].items():
+        stops = [one for one in told.get("blockers", []) if one["operation"] or one["message"]]
+        said = "; ".join(f"{one['operation'] or one_line(one['message'], 60)} ({past(one)})" for one in stops)
+        yield (
+            name,
+            told["outcome"],
+            str(told.get("layers") or ""),
+            pieces_of(told.get("graphs") or []),
+            (said or one_line(told["reason"], 110)).replace("|", "/"),
+        )
+
+
+def past(stop: dict[str, Any]) -> str:
+    return f"level {stop['past_level']}" if stop["past_level"] else "no level"
+
+
+def table(rows: Iterator[tuple[str, ...]]) -> str:
+    head, *rest = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([head, "|" + " --- |" * (head.count("|") - 1), *rest])
+
+
+def tables() -> str:
+    """All tables, as Markdown."""
+    kept = json.loads(KEPT.read_text())
+    parts = (
+        ("Real captures on one H200", capture_rows),
+        ("Public reports", report_rows),
+        ("Models", model_rows),
+    )
+    head = "Made by `benchmarks/forecasts.py tables` from forecasts.json; README.md says how to read them.\n"
+    return "\n".join([head, *(f"## {title}\n\n{table(rows(kept))}\n" for title, rows in parts)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parts = {"captures": capture_questions, "reports": report_questions, "models": model_questions}
-    parser.add_argument("parts", nargs="+", choices=parts)
+    parser.add_argument("parts", nargs="+", choices=[*parts, "tables"])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", action="append", help="those whose name has this in it; repeatable")
     asked = parser.parse_args()
     kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
+    if "tables" in asked.parts:
+        TABLES.write_text(tables())
+        return
     for part in asked.parts:
         questions = [
             one for one in parts[part]() if not asked.only or any(word in one.name for word in asked.only)
