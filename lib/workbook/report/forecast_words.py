@@ -45,7 +45,10 @@ def _way_out(found: Forecast) -> str:
     which = {1: "it", 2: "both stops"}.get(len(there), f"all {len(there)} stops")
     levels = [one.past_level for one in there]
     if found.blockers[-1].status is not Status.OK:
-        return f"{len(there)} stops were found, and what comes after the last is not known"
+        found_so_far = f"{len(there)} stop{'s were' if len(there) > 1 else ' was'} found"
+        if (last := levels[-1]) is None:
+            return f"{found_so_far}, and what comes after the last is not known"
+        return f"{found_so_far}; patch level {last} ({level(last).name}) is for the last, and nothing was traced past it"
     if None in levels:
         return f"of {len(there)} stops, no patch level gets past {levels.count(None)}"
     highest = max(one for one in levels if one is not None)

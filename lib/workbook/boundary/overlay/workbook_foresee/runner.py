@@ -23,9 +23,7 @@ class Reached:
         self.capture_sizes: list[int] = []
         self.compiled_sizes: list[int] = []
         self.graphs: list[tuple[object, object]] = []  # (SGLangBackend, the graph it was given)
-        self.graphs_of_model: int | None = (
-            None  # those after them are of the search for what comes after a stop
-        )
+        self.graphs_of_model: int | None = None  # what is made after a stop is not of the model as it is
         self.stops: list[dict] = []
         self.seen: dict = {}
         self.weights_gib = 0.0
@@ -34,7 +32,6 @@ class Reached:
         self.num_tokens = 0
         self.piecewise = None
         self.warming = self.installed = self.enough = False
-        self.few = 0  # graphs that Dynamo made of a few layers, at two sizes
         self.compiled_module = None
         self.install: Callable[[], object] = lambda: None
 
@@ -124,8 +121,7 @@ def start(server_args, rank: int, reached: Reached):
 
 
 def _compile_without_capture(runners, reached: Reached) -> None:
-    """The piecewise runner compiles at its largest and smallest size, and captures nothing."""
-
+    """The piecewise runner compiles, but not at every size, and captures nothing."""
     from sglang.srt.model_executor import piecewise_cuda_graph_runner as piecewise
 
     install = piecewise.install_torch_compiled
@@ -155,30 +151,34 @@ def _compile_without_capture(runners, reached: Reached) -> None:
         def _trace(self, step) -> None:
             """A few layers at the largest and the smallest size, which shows every stop; then the whole model once."""
             sizes = self.capture_num_tokens[-1], self.capture_num_tokens[0]
-            model = self.model_runner.model
-            with unanswered(), stops.few_layers(model) as few:
-                for num_tokens in sizes:
-                    reached.to(f"trace {few or 'all'} layers at {num_tokens} tokens")
-                    try:
-                        step(self, num_tokens=num_tokens)
-                    except Exception as error:
-                        reached.stops = self._stops(error, step, num_tokens)
-                        raise
-                    reached.compiled_sizes.append(num_tokens)
-            if few < reached.num_layers:
-                reached.to(f"trace all layers at {sizes[0]} tokens")
-                with unanswered():
+            with unanswered():
+                with stops.few_layers(self.model_runner.model) as few:
+                    for num_tokens in sizes:
+                        reached.to(f"trace {few or 'all'} layers at {num_tokens} tokens")
+                        self._step(step, num_tokens)
+                        reached.compiled_sizes.append(num_tokens)
+                if few < reached.num_layers:
+                    reached.to(f"trace all layers at {sizes[0]} tokens")
                     self._trace_whole(step, sizes[0])
 
         def _trace_whole(self, step, num_tokens: int) -> None:
             import torch
 
-            reached.few, reached.graphs[:] = len(reached.graphs), []
+            reached.graphs.clear()
             torch._dynamo.reset()
             reached.install()  # as for the first time: what is known of the few layers is forgotten
             reached.enough = True
             with suppress(Enough):
+                self._step(step, num_tokens)
+
+        def _step(self, step, num_tokens: int) -> None:
+            """The runner's own step; where Dynamo stops it, all that comes after is looked for."""
+            try:
                 step(self, num_tokens=num_tokens)
+            except Exception as error:
+                reached.enough = False
+                reached.stops = self._stops(error, step, num_tokens)
+                raise
 
         def _stops(self, error, step, num_tokens):
             import torch
@@ -192,7 +192,7 @@ def _compile_without_capture(runners, reached: Reached) -> None:
                 compiled = vars(reached.compiled_module).pop("forward")  # SGLang's, which would trace
                 try:
                     with answered(lambda: reached.num_tokens):
-                        _warm_up(reached)
+                        _warm_up(reached, again=True)
                 finally:
                     reached.compiled_module.forward = compiled
 
@@ -210,7 +210,7 @@ def _compile_without_capture(runners, reached: Reached) -> None:
     runners.PiecewiseCudaGraphRunner = Piecewise
 
 
-def _warm_up(reached: Reached) -> None:
+def _warm_up(reached: Reached, *, again: bool = False) -> None:
     """An eager forward, as a server has run some by the time it compiles; where it stops without kernels, it stops.
 
     Those are of its decode graphs' capture; a server that captures none compiles in a cold process. SGLang 0.5.12 runs
@@ -231,7 +231,7 @@ def _warm_up(reached: Reached) -> None:
             step(runner.capture_num_tokens[0])
         note("eager warm-up: the model's forward once, on kernels that do nothing")
     except Exception as error:
-        if runs_it_itself and stops.wrongly_called(error):
+        if runs_it_itself and not again and stops.wrongly_called(error):
             reached.stops = [stops.eager(error)]
             raise
         said = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -266,17 +266,15 @@ def _place_experts_on_cpu(runners) -> None:
 
     compute = runners.compute_initial_expert_location_metadata
 
-    def computed(server_args, *args, **kwargs):
+    def place(server_args, **rest):
         device = server_args.device
         with _disable_current_modes():
             server_args.device = "cpu"
-            found = compute(server_args, *args, **kwargs)
+            found = compute(server_args, **rest)
             server_args.device = device
         for name, value in list(vars(found).items()) if found is not None else ():
             if isinstance(value, torch.Tensor):
                 object.__setattr__(found, name, torch.empty(value.shape, dtype=value.dtype, device=device))
         return found
 
-    runners.compute_initial_expert_location_metadata = lambda server_args, **rest: computed(
-        server_args, **rest
-    )
+    runners.compute_initial_expert_location_metadata = place
