@@ -49,7 +49,9 @@ def _way_out(found: Forecast) -> str:
         if (last := levels[-1]) is None:
             return f"{found_so_far}, and what comes after the last is not known"
         name = level(last).name
-        return f"{found_so_far}; patch level {last} ({name}) is for the last, and what comes after was not tried"
+        return (
+            f"{found_so_far}; patch level {last} ({name}) is for the last, and what comes after was not tried"
+        )
     if None in levels:
         return f"of {len(there)} stops, no patch level gets past {levels.count(None)}"
     highest = max(one for one in levels if one is not None)

@@ -66,7 +66,12 @@ def shaped(operator, args, kwargs):
     except UnsupportedOperatorException:
         first = next(one for one in [*args, *kwargs.values()] if isinstance(one, torch.Tensor))
         note(f"{operator}: has no fake; in the eager warm-up its result has its first argument's shape")
-        return torch.empty_like(first)
+        overload = getattr(operator, "default", operator)
+        count = {"Tensor": 1, "List[Tensor]": 2}  # so many as its callers unpack
+        made = [
+            torch.empty_like(first) for one in overload._schema.returns for _ in range(count[str(one.type)])
+        ]
+        return made[0] if len(made) == 1 else made
 
 
 def unanswered():

@@ -134,6 +134,8 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if module.__name__.startswith("deep_gemm"):
             module.get_mn_major_tma_aligned_packed_ue8m0_tensor = packed_scales
             module.get_tma_aligned_size = aligned_size
+            module.align = lambda count, unit: -(-count // unit) * unit
+            module.ceil_div = lambda count, unit: -(-count // unit)
 
 
 def packed_scales(scales):

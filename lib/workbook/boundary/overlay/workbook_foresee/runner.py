@@ -30,6 +30,7 @@ class Reached:
         self.model = None
         self.num_layers = 0
         self.num_tokens = 0
+        self.unplanned = ""  # the attention backend's class where it could not plan
         self.piecewise = None
         self.warming = self.installed = self.enough = False
         self.compiled_module = None
@@ -92,9 +93,11 @@ def start(server_args, rank: int, reached: Reached):
                 try:
                     with idle_kernels(), answered(lambda: reached.num_tokens):
                         plan(forward_batch)
+                    reached.unplanned = ""
                     note("attention backend: SGLang's own, planned on kernels that do nothing")
                 except Exception as error:
                     said = f"{type(error).__name__}: {error}".splitlines()[0]
+                    reached.unplanned = type(self.attn_backend).__name__
                     note(f"attention backend: SGLang's own, its planning left out ({said[:200]})")
 
             self.attn_backend.init_forward_metadata = plan_without_kernels

@@ -40,7 +40,7 @@ def all_of(
     applied, seconds = len(patches.APPLIED), 0.0
     while len(found) < MOST:
         stop = {"error": explain(error), "layer": layer_of(error), "seconds": seconds}
-        stop |= {"rests_on_stand_in": rests_on_stand_in(error), "level": None}
+        stop |= {"rests_on_stand_in": rests_on_stand_in(error, reached.unplanned), "level": None}
         if stop["rests_on_stand_in"]:
             found.append(
                 stop
@@ -109,10 +109,13 @@ def eager(error: BaseException) -> dict:
     }
 
 
-def rests_on_stand_in(error: BaseException) -> bool:
+def rests_on_stand_in(error: BaseException, unplanned: str = "") -> bool:
     """Whether a trace ended at something that was stood in for, so that it says nothing of a real one.
 
     So does a graph that was traced and then could not be compiled into kernels: nothing here compiles any.
+
+    Args:
+        unplanned: the class of the attention backend whose planning was left out, and which lacks what that makes.
     """
     return any(
         STAND_IN in str(one) or type(one).__name__ == "BackendCompilerFailed" for one in chained(error)
