@@ -108,7 +108,9 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def exec_module(self, module):
-        note(f"{module.__name__.partition('.')[0]}: a module whose functions refuse to be called")
+        whole = [one for one in _ABSENT if module.__name__.startswith(one)]  # its modules are told together
+        if whole:
+            note(f"{whole[0]}: modules whose functions refuse to be called")
 
         def attribute(name):
             if name.startswith("__") or module.__name__ in _PARENTS:

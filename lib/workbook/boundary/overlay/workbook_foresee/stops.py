@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from workbook_overlay import patches
 from workbook_overlay.boundary import number
-from workbook_overlay.explain import explain, relative
+from workbook_overlay.explain import explain, relative, without_roots
 
 LEVELS = {
     "custom_op": 4,
@@ -90,7 +90,7 @@ def located(error: BaseException) -> dict:
         for at in traceback.extract_tb(error.__traceback__)
     ]
     stack = [at for at in frames if at["file"].startswith(("sglang/", "flashinfer/"))]
-    return explain(error) | {"message": str(error).partition(". Schema:")[0], "stack": stack}
+    return explain(error) | {"message": without_roots(str(error)).partition(". Schema:")[0], "stack": stack}
 
 
 def eager(error: BaseException) -> dict:
