@@ -185,7 +185,7 @@ def _without_compile(told: dict[str, Any], files: dict[str, str]) -> Forecast:
     return _forecast(
         told,
         outcome=Foretold.SWITCHED_OFF,
-        reason=f"SGLang {stack.sglang} has no capture by torch.compile any more (removed in {NO_COMPILE_FROM}): its "
+        reason=f"capture by torch.compile was removed in {NO_COMPILE_FROM}; its "
         "breakable graphs run the model as it is, so nothing is traced",
         architecture=architecture_of(files),
         layers=layers_of(files),
