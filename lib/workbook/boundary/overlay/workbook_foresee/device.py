@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from workbook_overlay.declare import ARCHS, DEFAULT_CUDA
+from workbook_overlay.declare import ARCHS, DEFAULT_CUDA, told
 
 CUDA_DEVICE_TYPE, META_DEVICE_TYPE = 1, 14  # c10/core/DeviceType.h
 DEVICE_TYPES, METHODS = 22, 24
@@ -99,14 +99,7 @@ def declare_gpus(arch: str, count: int) -> dict:
     # else a fake tensor is first made on the device
     fake_tensor.init_gpu_context = lambda device: None
     fake_tensor.FakeTensorMode.avoid_device_init = property(lambda self: True)
-    return {
-        "inputs": "fake CUDA tensors",
-        "compute_capability": capability,
-        "cuda_version": torch.version.cuda,
-        "cuda_version_source": source,
-        "arch_list": os.environ["FLASHINFER_CUDA_ARCH_LIST"],
-        "cuda_home": os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH"),
-    }
+    return told(capability, source)
 
 
 def _bindings(capability: tuple[int, int], count: int) -> dict[str, object]:

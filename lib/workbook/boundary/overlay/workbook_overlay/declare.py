@@ -45,11 +45,18 @@ def declare_gpu(arch: str) -> dict:
         torch.cuda._CudaDeviceProperties = DeclaredProperties
         torch.cuda.get_device_properties = lambda device=None: properties
         torch.cuda.current_device = lambda: 0
+    return told(capability, source)
+
+
+def told(capability: tuple[int, int], cuda_version_source: str) -> dict:
+    """What was declared, for the record."""
+    import torch
+
     return {
         "inputs": "fake CUDA tensors",
         "compute_capability": capability,
         "cuda_version": torch.version.cuda,
-        "cuda_version_source": source,
+        "cuda_version_source": cuda_version_source,
         "arch_list": os.environ["FLASHINFER_CUDA_ARCH_LIST"],
         "cuda_home": os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH"),
     }
