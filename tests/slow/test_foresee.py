@@ -166,4 +166,4 @@ def test_a_folder_of_ones_own_in_a_few_words(seed, tmp_path):
         [WORKBOOK, "foresee", str(tmp_path)], capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr
-    assert "annot tell" in done.stdout.splitlines()[0] and "SGLang fails (load)" in done.stdout
+    assert "annot tell" in done.stdout.splitlines()[0] and "SGLang fails (import)" in done.stdout

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from workbook import catalog
 from workbook.boundary.entries import ARCHS, ENTRIES, check_arch, entry
+from workbook.boundary.foresee import KNOWN_SGLANG
 from workbook.errors import UsageError
 from workbook.paths import OVERLAY
 from workbook.types import Entry, Stack
@@ -18,6 +19,7 @@ from workbook_overlay import declare, entries
 ROWS = entries.rows()
 KNOWN = json.loads((OVERLAY / "workbook_overlay" / "known.json").read_text())
 VERSIONS = {"0.6.1", "0.6.3", "0.6.7.post3", "0.6.11.post1", "0.6.14", "0.6.18", "0.7.2", "0.7.4"}
+OF_SGLANG = ("SGLang 0.5.12", "SGLang 0.5.9")  # in which a patch of SGLang's own functions is known
 
 
 def versions(function):
@@ -51,7 +53,12 @@ def test_its_source_is_known_in_every_version_and_in_one_form_each(row):
 
 
 def test_whatever_a_patch_acts_on_is_known_in_every_version():
-    assert {function for function in KNOWN if set(versions(function)) != VERSIONS} == set()
+    ours = {function for function in KNOWN if set(versions(function)) != VERSIONS}
+    assert {tuple(versions(function)) for function in ours} == {OF_SGLANG}, ours
+
+
+def test_a_patch_of_sglang_knows_the_releases_that_can_be_foretold():
+    assert tuple(sorted(f"SGLang {release}" for release in KNOWN_SGLANG)) == OF_SGLANG
 
 
 def test_the_versions_of_the_stacks_are_known():
